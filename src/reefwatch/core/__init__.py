@@ -1,0 +1,1 @@
+"""The words: frozen values that every room shares. Standard library only."""

@@ -1,0 +1,1 @@
+"""The shipped tables and their loader."""

@@ -1,0 +1,1 @@
+"""Active measurements; each makes a Record."""

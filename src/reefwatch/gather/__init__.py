@@ -1,0 +1,1 @@
+"""The eyes: what is there, and what happens in a run."""

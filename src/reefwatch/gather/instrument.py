@@ -1,0 +1,77 @@
+"""What an instrument is, and the moments of a run that it may look at.
+
+The Watch (watch.py) finds the moments and calls every instrument at each; the op layer (ops.py)
+adds one OpCall per dispatched op, in examined steps only. A failure inside an instrument is caught
+by the Watch, recorded as the fact `errored.<name>`, and turns that instrument off; it never
+reaches the user's run. The one exception that passes is `core.errors.Breach`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reefwatch.core.ports import Referee, Sink
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the Watch hands to each instrument when torch is there."""
+
+    torch: Any
+    sink: Sink
+    clock: Callable[[], float]
+    """Seconds, monotonic; kept before the script could mock it."""
+    referee: Referee | None
+    """Given in strict mode only."""
+    options: dict[str, Any]
+
+
+class Instrument:
+    """Does nothing at every moment; an instrument overrides the moments that it needs.
+
+    Cost rules: `on_step` and the update/backward moments come in every step and may cost
+    microseconds; `on_op` comes only in examined steps. Nothing here may touch the random state,
+    synchronise the device outside an examined step, write to a tensor of the user's, or keep one
+    alive longer than its step.
+    """
+
+    name: str = ""
+    contract: str = ""
+    wants_ops: bool = False
+    """True when `on_op` is to be called in examined steps."""
+
+    def arm(self, tools: Tools) -> None:
+        """Torch has just been imported (or the watch has just begun)."""
+
+    def on_optimizer(self, optimizer: Any) -> None:
+        """An optimizer was built."""
+
+    def open(self, step: int) -> None:
+        """An examined step begins, on the thread that trains."""
+
+    def close(self, step: int) -> bool:
+        """The examined step ends: write what is new. True when something new was learned."""
+        return False
+
+    def on_op(self, call: Any) -> None:
+        """One dispatched op of an examined step: a gather.ops.OpCall."""
+
+    def before_backward(self, loss: Any) -> None:
+        """`Tensor.backward` is called on `loss`. Every step."""
+
+    def after_backward(self, loss: Any) -> None:
+        """`Tensor.backward` returned."""
+
+    def before_update(self, optimizer: Any, examined: bool) -> None:
+        """An optimizer's `step` begins. Every step."""
+
+    def after_update(self, optimizer: Any, examined: bool) -> None:
+        """An optimizer's `step` returned. Every step."""
+
+    def on_step(self, step: int, seconds: float, examined: bool) -> None:
+        """A step has ended. Every step; `seconds` since the previous boundary."""
+
+    def disarm(self) -> None:
+        """The run is over: write totals and facts, put everything back."""

@@ -1,0 +1,1 @@
+"""Instruments of the training-loop contract."""

@@ -1,0 +1,1 @@
+"""Instruments of the cost contract: time, memory, hardware state."""

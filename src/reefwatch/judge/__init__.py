@@ -1,0 +1,1 @@
+"""The judge. Pure: no I/O, no torch, no clock."""

@@ -1,0 +1,1 @@
+"""The checks: one folder per contract, one file per check."""

@@ -1,0 +1,121 @@
+"""Load the checks, select those that apply, judge."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from reefwatch.core.check import Check
+from reefwatch.core.errors import MalformedCheck
+from reefwatch.core.fact import Unknown
+from reefwatch.core.finding import Coverage, Finding, Outcome, Severity, Verdict
+from reefwatch.core.record import Case, Record
+from reefwatch.judge import checks
+
+_WORST_FIRST = (Verdict.BROKEN, Verdict.ERRORED, Verdict.UNPROVEN, Verdict.HELD)
+
+
+def load() -> tuple[Check, ...]:
+    """Every check in `judge/checks`, by code. Raises MalformedCheck when a code is used twice."""
+    found: dict[str, tuple[Check, str]] = {}
+    for folder in pkgutil.walk_packages(checks.__path__, checks.__name__ + "."):
+        module = importlib.import_module(folder.name)
+        for value in vars(module).values():
+            if not isinstance(value, Check):
+                continue
+            if value.code in found and found[value.code][0] is not value:
+                raise MalformedCheck(
+                    f"{value.code} is used twice: {found[value.code][1]} and {folder.name}"
+                )
+            found[value.code] = (value, folder.name)
+    return tuple(found[code][0] for code in sorted(found))
+
+
+def judge_rank(check: Check, record: Record) -> Outcome | str:
+    """What one check says of one rank's record; a string when the claim is not made there."""
+    case = Case(record)
+    outcome = Outcome(check.code, check.title, Verdict.HELD, contract=check.contract)
+    for name in check.when:
+        fact = record.fact(name)
+        if isinstance(fact, Unknown):
+            return replace(outcome, verdict=Verdict.UNPROVEN, reason=fact.reason)
+        if not fact.value:
+            return f"{name} is {fact.value!r}" + (f" ({fact.source})" if fact.source else "")
+    for name in check.needs:
+        fact = record.fact(name)
+        if isinstance(fact, Unknown):
+            return replace(outcome, verdict=Verdict.UNPROVEN, reason=fact.reason)
+    try:
+        findings = tuple(check.rule(case))
+        coverage = check.covers(case) if check.covers else ()
+    except Exception as error:  # a broken check is an outcome, not the end of the report
+        reason = f"the check failed: {type(error).__name__}: {error}"
+        return replace(outcome, verdict=Verdict.ERRORED, reason=reason)
+    return settle(replace(outcome, coverage=coverage), findings, check.severity)
+
+
+def settle(outcome: Outcome, findings: Sequence[Finding], severity: Severity) -> Outcome:
+    """The outcome with its findings, verdict and severity. Notes break no claim."""
+    worst = max((finding.severity(severity) for finding in findings), default=Severity.NOTE)
+    verdict = Verdict.BROKEN if worst > Severity.NOTE else outcome.verdict
+    return replace(outcome, findings=tuple(findings), severity=worst, verdict=verdict)
+
+
+def join_ranks(outcomes: Sequence[tuple[int, Outcome]]) -> Outcome:
+    """One outcome for all ranks: the worst verdict; equal findings are told once with their ranks.
+
+    A claim is held only if it is held on every rank.
+    """
+    if len(outcomes) == 1:
+        return outcomes[0][1]
+    by_verdict = sorted(outcomes, key=lambda pair: _WORST_FIRST.index(pair[1].verdict))
+    rank, worst = by_verdict[0]
+    ranks: dict[tuple[str, str, str, int], list[int]] = {}
+    first: dict[tuple[str, str, str, int], Finding] = {}
+    for number, outcome in outcomes:
+        for finding in outcome.findings:
+            place = finding.place
+            key = (finding.message, place.module, place.file, place.line)
+            ranks.setdefault(key, []).append(number)
+            first.setdefault(key, finding)
+    findings = tuple(
+        replace(finding, place=replace(finding.place, ranks=tuple(sorted(set(ranks[key])))))
+        for key, finding in first.items()
+    )
+    reason = f"rank {rank}: {worst.reason}" if worst.reason else ""
+    severity = max(outcome.severity for _, outcome in outcomes)
+    return replace(
+        worst,
+        findings=findings,
+        severity=severity,
+        reason=reason,
+        coverage=_least([outcome.coverage for _, outcome in outcomes]),
+    )
+
+
+def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
+    """Per kind of coverage, the rank that saw the smallest share."""
+    least: dict[str, Coverage] = {}
+    for coverage in coverages:
+        for part in coverage:
+            if part.what not in least or part.share < least[part.what].share:
+                least[part.what] = part
+    return tuple(least.values())
+
+
+def judge(
+    records: Sequence[Record], selected: Sequence[Check] | None = None
+) -> tuple[tuple[Outcome, ...], dict[str, str]]:
+    """(outcomes, claims not made with the reason) of all checks over the records of all ranks."""
+    outcomes: list[Outcome] = []
+    unclaimed: dict[str, str] = {}
+    for check in load() if selected is None else selected:
+        told = [(record.rank, judge_rank(check, record)) for record in records]
+        made = [(rank, said) for rank, said in told if isinstance(said, Outcome)]
+        if made:
+            outcomes.append(join_ranks(made))
+        elif told:
+            unclaimed[check.code] = str(told[0][1])
+    return tuple(outcomes), unclaimed

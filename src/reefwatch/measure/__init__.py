@@ -1,0 +1,1 @@
+"""Error measures and bounds, over arrays of either numpy or torch; imports neither."""

@@ -1,0 +1,1 @@
+"""The command line. Thin: the only room that prints or exits."""

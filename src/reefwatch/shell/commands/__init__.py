@@ -1,0 +1,1 @@
+"""One file per verb: `arguments(parser)` and `run(options) -> int`."""

@@ -1,0 +1,1 @@
+"""The voice: a Report as text, json, html, sarif, junit."""

@@ -1,0 +1,1 @@
+"""Records on disk: versioned, no pickle, crash-safe; merges ranks."""

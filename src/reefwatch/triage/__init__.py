@@ -1,0 +1,1 @@
+"""From an error log to the layer that failed."""
