@@ -96,3 +96,5 @@ class Outcome:
     """Why it is unproven or errored; with `held`, a remark."""
     coverage: tuple[Coverage, ...] = ()
     contract: str = ""
+    beneath: Verdict = Verdict.HELD
+    """What is left when all findings are silenced: the worst verdict of the ranks without any."""

@@ -33,6 +33,8 @@ class Record:
     complete: bool = True
     remarks: tuple[str, ...] = ()
     """What is wrong with the record itself: truncated, a line that does not match its checksum."""
+    damage: str = ""
+    """Why a fact that is not here cannot be trusted to be absent."""
 
     @property
     def rank(self) -> int:
@@ -44,7 +46,7 @@ class Record:
 
     def fact(self, name: str) -> Fact:
         """The fact of that name; Unknown with a reason when nothing was recorded."""
-        return self.facts.get(name, Unknown(f"nothing was recorded about {name}"))
+        return self.facts.get(name, Unknown(self.damage or f"nothing was recorded about {name}"))
 
 
 def latest(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -71,7 +71,7 @@ def join_ranks(outcomes: Sequence[tuple[int, Outcome]]) -> Outcome:
     if len(outcomes) == 1:
         return outcomes[0][1]
     by_verdict = sorted(outcomes, key=lambda pair: _WORST_FIRST.index(pair[1].verdict))
-    rank, worst = by_verdict[0]
+    worst = by_verdict[0][1]
     ranks: dict[tuple[str, str, str, int], list[int]] = {}
     first: dict[tuple[str, str, str, int], Finding] = {}
     for number, outcome in outcomes:
@@ -84,7 +84,9 @@ def join_ranks(outcomes: Sequence[tuple[int, Outcome]]) -> Outcome:
         replace(finding, place=replace(finding.place, ranks=tuple(sorted(set(ranks[key])))))
         for key, finding in first.items()
     )
-    reason = f"rank {rank}: {worst.reason}" if worst.reason else ""
+    reason = next((f"rank {rank}: {said.reason}" for rank, said in by_verdict if said.reason), "")
+    verdicts = [said.verdict for _, said in by_verdict]
+    beneath = next((v for v in verdicts if v is not Verdict.BROKEN), Verdict.HELD)
     severity = max(outcome.severity for _, outcome in outcomes)
     return replace(
         worst,
@@ -92,6 +94,7 @@ def join_ranks(outcomes: Sequence[tuple[int, Outcome]]) -> Outcome:
         severity=severity,
         reason=reason,
         coverage=_least([outcome.coverage for _, outcome in outcomes]),
+        beneath=beneath,
     )
 
 

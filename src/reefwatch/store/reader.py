@@ -1,0 +1,148 @@
+"""Read records, whole or not: what can be trusted of them, and in words what cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from reefwatch.core.errors import UnreadableRecord
+from reefwatch.core.fact import Unknown
+from reefwatch.core.record import Record
+from reefwatch.store.assembly import assemble
+from reefwatch.store.scan import scan, why
+
+FILE_NAME = re.compile(r"rank(\d{1,7})\.jsonl")
+_FAR_APART = 1800.0
+"""Seconds between the starts of two ranks above which they hardly belong to one launch."""
+
+
+def read(path: Path) -> Record:
+    """The record of one rank's file.
+
+    A record without its end is read as far as it goes. After a line that was changed, removed or
+    moved nothing is trusted: facts written there, or missing, are Unknown with that reason.
+    Raises UnreadableRecord, in one line, when it is not a record, or one by a newer version.
+    """
+    found = scan(path)
+    record = assemble(found.rows)
+    if found.damage:
+        reason = f"the record is damaged at line {found.damaged_line}"
+        facts = dict(record.facts) | dict.fromkeys(found.distrusted, Unknown(reason))
+        remark = f"{path.name}: {found.damage}; what follows it is not trusted"
+        remarks = (*record.remarks, remark)
+        return replace(record, facts=facts, complete=False, remarks=remarks, damage=reason)
+    if not found.ended:
+        how = "its last line is cut short" if found.cut else "it has no end line"
+        remark = f"{path.name}: {how}: the process was killed, or still runs"
+        return replace(record, remarks=(*record.remarks, remark))
+    return record
+
+
+def load(paths: Sequence[Path]) -> tuple[Record, ...]:
+    """The records of one run, by rank, out of files and folders (one per node, perhaps).
+
+    What is missing or could not be read is a remark of the first record.
+    Raises UnreadableRecord when nothing can be read, a named file cannot, two different records are
+    of one rank, or they are of different runs.
+    """
+    remarks: list[str] = []
+    read_: dict[Path, Record] = {}
+    failed: list[UnreadableRecord] = []
+    for path in paths:
+        if not path.is_dir():
+            read_.setdefault(path.resolve(), read(path))
+            continue
+        for file in _files(path):
+            try:
+                read_.setdefault(file.resolve(), read(file))
+            except UnreadableRecord as error:
+                failed.append(error)
+    if not read_:
+        raise failed[0] if failed else UnreadableRecord("no record was named")
+    remarks += [f"not read: {error}" for error in failed]
+    by_rank = _by_rank(read_, remarks)
+    remarks += _gaps(by_rank) + _apart(by_rank)
+    first, *others = (by_rank[rank] for rank in sorted(by_rank))
+    return replace(first, remarks=(*first.remarks, *remarks)), *others
+
+
+def _files(folder: Path) -> list[Path]:
+    """The record files in a folder. Raises UnreadableRecord, with a hint, when there are none."""
+    try:
+        names = sorted(folder.iterdir())
+        found = [path for path in names if FILE_NAME.fullmatch(path.name)]
+        if found:
+            return found
+        runs = [
+            p for p in names if p.is_dir() and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())
+        ]
+    except OSError as error:
+        raise UnreadableRecord(f"{folder}: {why(error)}") from None
+    if runs:
+        raise UnreadableRecord(
+            f"{folder}: holds {len(runs)} runs, name one; the last is {runs[-1]}"
+        )
+    raise UnreadableRecord(f"{folder}: no record in it (rank0.jsonl is not there)")
+
+
+def _by_rank(found: dict[Path, Record], remarks: list[str]) -> dict[int, Record]:
+    """The records by rank; copies are told. Raises UnreadableRecord when they do not fit."""
+    by_rank: dict[int, tuple[Path, Record]] = {}
+    (whose, of_run), *_ = ((path, record.header.get("run_id")) for path, record in found.items())
+    for path, record in found.items():
+        other_run = record.header.get("run_id")
+        if other_run != of_run:
+            raise UnreadableRecord(
+                f"{whose} and {path} are of different runs ({of_run} and {other_run})"
+            )
+        if record.rank not in by_rank:
+            by_rank[record.rank] = path, record
+            continue
+        other, same = by_rank[record.rank]
+        if replace(same, remarks=()) != replace(record, remarks=()):
+            raise UnreadableRecord(f"rank {record.rank} has two records: {other} and {path}")
+        remarks.append(f"{path} is a copy of {other}")
+    return {rank: record for rank, (_, record) in by_rank.items()}
+
+
+def _gaps(by_rank: dict[int, Record]) -> list[str]:
+    world = max(record.world for record in by_rank.values())
+    missing = [rank for rank in range(world) if rank not in by_rank]
+    if not missing:
+        return []
+    word = "rank" if len(missing) == 1 else "ranks"
+    return [f"no record of {word} {_ranges(missing)} of {world}: nothing is said of what they did"]
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """`1-3, 5` for 1, 2, 3, 5."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def _apart(by_rank: dict[int, Record]) -> list[str]:
+    """A remark when ranks started so far apart that they may be of different launches."""
+    started = {}
+    for rank, record in by_rank.items():
+        try:
+            started[rank] = datetime.fromisoformat(str(record.header["started"])).timestamp()
+        except (KeyError, ValueError, OverflowError):
+            continue
+    if not started:
+        return []
+    first, last = min(started, key=started.__getitem__), max(started, key=started.__getitem__)
+    seconds = started[last] - started[first]
+    if seconds <= _FAR_APART:
+        return []
+    return [
+        f"rank {last} started {seconds / 60:.0f} minutes after rank {first}: "
+        "they may be of different launches"
+    ]
