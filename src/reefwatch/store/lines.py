@@ -8,8 +8,8 @@ a file that was cut. This finds accidents and careless edits; it is no signature
 a record can compute the checksums again.
 
 JSON has no NaN and no infinity: they are written `{"$float":"nan"}`, `"inf"`, `"-inf"`, and come
-back as floats. Keys that begin with `$` are reserved. Text is ASCII with escapes, so lone surrogates
-from undecodable file names come back as they were.
+back as floats. Keys that begin with `$` are reserved. Text is ASCII with escapes, so that lone
+surrogates from undecodable file names come back as they were.
 
 History of the schema
 1: the first.

@@ -1,9 +1,9 @@
 """Take tokens, user names and host names out of what is recorded.
 
 Scrubbed are: the home directory (`~`), the user's name as a whole component of a path or before
-`@`, this host's names, addresses, and secrets: by their form (`hf_...`, `Bearer ...`) or by the name
-that they go under (`--api-key X`, `WANDB_API_KEY=X`, a key of a dictionary). Module paths, file
-names, line numbers and other numbers stay: a user called `data` loses no module called `data`.
+`@`, this host's names, addresses, and secrets: by their form (`hf_...`, `Bearer ...`) or by the
+name that they go under (`--api-key X`, `WANDB_API_KEY=X`, a key of a dictionary). Module paths,
+file names, line numbers and other numbers stay: a user called `data` loses no module `data`.
 """
 
 from __future__ import annotations
