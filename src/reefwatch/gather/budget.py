@@ -1,4 +1,4 @@
-"""The scheduler: which steps are examined, under one allowance for the exam and one for the rest."""
+"""The scheduler: which steps are examined, under one allowance for the exam and one after it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scheduler:
             if self.exam_spent + self._expected() <= self.allowance:
                 return step % PLAIN_EVERY != PLAIN_AT
             self._end("the allowance was spent")
-        if self.share <= 0 or not self._costs or step % self.stride():
+        if self.share <= 0 or step % self.stride():
             return False
         allowed = self.share * (self._clock() - self._since)
         return self.steady_spent + self._expected() <= allowed
@@ -97,6 +97,8 @@ class Scheduler:
     def resettle(self) -> None:
         """Steps are of another kind from here on; what was learned before says little of them."""
         self._settled = 0
+        if self.ended and self.exam_spent < self.allowance:
+            self.ended = ""
         self._plain.clear()
         self._costs.clear()
 

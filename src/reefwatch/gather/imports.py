@@ -24,13 +24,13 @@ class PostImport:
         if self._name in sys.modules:
             self._fire()
         else:
-            sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+            sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
         """Wait no longer."""
         self._callback = None
         if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The spec that the other finders find, told to say when it is done."""

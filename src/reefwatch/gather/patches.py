@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os as _os
 import sys as _sys
 import threading as _threading
 import time as _time
@@ -14,9 +13,9 @@ from typing import Any
 
 # Tests of users' own programs mock these. What is taken here, at import, stays the real thing.
 perf_counter = _time.perf_counter
-getpid = _os.getpid
 get_ident = _threading.get_ident
 getframe = _sys._getframe
+threads = _sys._current_frames
 
 _MISSING: Any = object()
 _everything: weakref.WeakSet[Patches] = weakref.WeakSet()
@@ -43,6 +42,9 @@ class Patches:
         """
         patch = _Patch(owner, attribute)
         made = make(patch.original)
+        if not isinstance(made, types.FunctionType):  # an object that has to be itself
+            self._install(patch, made)
+            return made
 
         def replacement(*args: Any, **kwargs: Any) -> Any:
             return (made if patch.live else patch.original)(*args, **kwargs)
@@ -69,6 +71,10 @@ class Patches:
         patch = _Patch(owner, attribute)
         kind = _Method if isinstance(owner, type) else _Function
         self._install(patch, kind(patch, before, after))
+
+    def put(self, owner: Any, attribute: str, value: Any) -> None:
+        """Put a value in the place of `owner.attribute`."""
+        self._install(_Patch(owner, attribute), value)
 
     def _install(self, patch: _Patch, ours: Any) -> None:
         patch.ours = ours
@@ -159,7 +165,7 @@ class _Function:
         self._patch = patch
         self._before = before
         self._after = after
-        functools.update_wrapper(self, patch.original)  # type: ignore[arg-type]
+        functools.update_wrapper(self, patch.original)
 
     @property
     def __call__(self) -> Any:
@@ -171,6 +177,21 @@ class _Function:
 
     def __reduce__(self) -> str:
         return self._patch.attribute
+
+
+def opaque(torch: Any, *functions: Callable[..., Any]) -> None:
+    """Make dynamo run these functions, and all that they call, as they are.
+
+    Eager code between the graphs of a compiled function calls our hooks; dynamo would compile
+    their frames too. Dynamo's C part alone is used: its Python part may not be imported yet.
+    """
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    for function in (*functions, *_ENTRIES):
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+
+
+_ENTRIES: tuple[Any, ...] = (_Call.__del__, _Method.__get__, _Function.__call__.fget)  # type: ignore[attr-defined]
 
 
 def restore_all() -> None:

@@ -13,7 +13,7 @@ class Cycles:
     """Finds the boundaries between steps in the updates of any number of optimizers.
 
     The first optimizer that is stepped is the anchor. A cycle in which a GradScaler skipped the
-    anchor's update ends where the scaler's scale is updated.
+    update ends where the scale is updated. Calls of modules have cycles in the same way.
     """
 
     def __init__(self) -> None:
@@ -25,6 +25,7 @@ class Cycles:
 
     def updated(self, optimizer: Any) -> bool:
         """An optimizer has been stepped. True when a step ends here."""
+        self._stepped_since_scale = True
         anchor = self._anchor() if self._anchor else None
         if anchor is not None and anchor is not optimizer:
             self._others += 1
@@ -36,8 +37,12 @@ class Cycles:
         if anchor is not optimizer:
             self._anchor = weakref.ref(optimizer)
         self._others = 0
-        self._stepped_since_scale = True
         return True
+
+    @property
+    def anchor(self) -> Any:
+        """What the steps are counted by; None before the first."""
+        return self._anchor() if self._anchor else None
 
     def backward(self) -> None:
         """A backward pass has begun."""
@@ -47,4 +52,4 @@ class Cycles:
         """A GradScaler updates its scale. True when a step ends here: the update was skipped."""
         skipped = self._backward_since_scale and not self._stepped_since_scale
         self._backward_since_scale = self._stepped_since_scale = False
-        return skipped and self._anchor is not None
+        return skipped
