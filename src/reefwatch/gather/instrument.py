@@ -41,6 +41,8 @@ class Instrument:
     contract: str = ""
     wants_ops: bool = False
     """True when `on_op` is to be called in examined steps."""
+    every: int = 1
+    """Opened in every so many of the examined steps only: for an instrument that costs more."""
 
     def arm(self, tools: Tools) -> None:
         """Torch has just been imported (or the watch has just begun)."""

@@ -1,0 +1,135 @@
+"""The scheduler: which steps are examined, under one allowance for the exam and one after it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from statistics import median
+
+SETTLE = 20
+"""Examined steps in a row without anything new, after which the exam is over."""
+PLAIN_AT, PLAIN_EVERY = 3, 8
+"""Steps of the exam that are left plain: the fourth, and each eighth, to learn their time."""
+RECENT = 9
+"""Steps that a median is taken over."""
+DISTRUST = 5.0
+"""An examined step that took longer than a plain one by more than this many times the layer's own
+time did other work as well (a validation pass, a checkpoint): the excess is not ours."""
+
+
+class Scheduler:
+    """Decides before each step whether it is examined, and keeps account of what it cost.
+
+    The exam may spend `exam` seconds of overhead; after it, `share` of the wall time. Neither is
+    exceeded by more than the cost of one examined step, as long as what every step costs (`fixed`)
+    alone stays below the share.
+    """
+
+    def __init__(self, exam: float, share: float, clock: Callable[[], float]) -> None:
+        self.allowance = exam
+        self.share = share
+        self.exam_spent = 0.0
+        self.exam_steps = 0
+        self.ended = "" if exam > 0 else "no exam was asked for"
+        """Why the exam is over; empty while it goes on."""
+        self.steady_spent = 0.0
+        self.steady_examined = 0
+        self.steady_steps = 0
+        self._clock = clock
+        self._since = clock()
+        self._settled = 0
+        self._plain: deque[float] = deque(maxlen=RECENT)
+        self._costs: deque[float] = deque(maxlen=RECENT)
+
+    def examine(self, step: int) -> bool:
+        """True when `step`, which begins now, is to be examined."""
+        if not self.ended:
+            if self.exam_spent + self._expected() <= self.allowance:
+                return step % PLAIN_EVERY != PLAIN_AT
+            self._end("the allowance was spent")
+        if self.share <= 0 or step % self.stride():
+            return False
+        allowed = self.share * (self._clock() - self._since)
+        return self.steady_spent + self._expected() <= allowed
+
+    def stride(self) -> int:
+        """Every how many steps the share allows an examined one, as a power of two.
+
+        Powers of two, so that the ranks of one job, which decide alone, mostly examine the same
+        steps: ranks that are slow in turn would slow the job down by the sum of their shares.
+        """
+        needed = self._expected() / (self.share * max(self.plain_seconds() or 0.0, 1e-9))
+        stride = 1
+        while stride < needed and stride < 1 << 20:
+            stride *= 2
+        return stride
+
+    def step(self, seconds: float, examined: bool, layer: float, fixed: float, new: bool) -> float:
+        """Account for a step that ended; return what it cost, in seconds.
+
+        `seconds` without `fixed`, the time spent in hooks of ours; `layer` is the op layer's own
+        time, a lower bound of what it cost; `new` says whether something new was learned.
+        """
+        cost = fixed
+        if examined:
+            cost += self._layer_cost(seconds, layer)
+            self._costs.append(cost)
+        else:
+            self._plain.append(seconds)
+        if self.ended:
+            self.steady_spent += cost
+            self.steady_steps += 1
+            self.steady_examined += examined
+            return cost
+        self.exam_spent += cost
+        self.exam_steps += examined
+        if examined:
+            self._settled = 0 if new else self._settled + 1
+            if self._settled >= SETTLE:
+                self._end(f"nothing new in {SETTLE} examined steps")
+        return cost
+
+    def finish(self) -> None:
+        """The run is over."""
+        if not self.ended:
+            self._end("the run ended")
+
+    def resettle(self) -> None:
+        """Steps are of another kind from here on; what was learned before says little of them."""
+        self._settled = 0
+        if self.ended and self.exam_spent < self.allowance:
+            self.ended = ""
+        self._plain.clear()
+        self._costs.clear()
+
+    def left(self) -> float:
+        """Seconds of overhead that the step under way may cost before it must be left."""
+        if not self.ended:
+            return self.allowance - self.exam_spent
+        return max(DISTRUST * self._expected(), self.share * (self._clock() - self._since))
+
+    def plain_seconds(self) -> float | None:
+        """Median time of recent plain steps; None before there was one."""
+        return _median(self._plain)
+
+    def spent_share(self) -> float:
+        """The part of the wall time since the exam that was spent on examining."""
+        return self.steady_spent / max(self._clock() - self._since, 1e-9) if self.ended else 0.0
+
+    def _expected(self) -> float:
+        return _median(self._costs) or 0.0
+
+    def _layer_cost(self, seconds: float, layer: float) -> float:
+        plain = self.plain_seconds()
+        if plain is None:
+            return layer
+        return max(layer, min(seconds - plain, DISTRUST * layer))
+
+    def _end(self, why: str) -> None:
+        self.ended = why
+        self._since = self._clock()
+
+
+def _median(values: Iterable[float]) -> float | None:
+    kept = list(values)
+    return median(kept) if kept else None

@@ -1,0 +1,135 @@
+"""Between the watch and an instrument: its failures stay here, its time is counted."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from reefwatch.core.errors import Breach
+from reefwatch.core.fact import Evidence, Fact
+from reefwatch.core.ports import Sink
+from reefwatch.gather.instrument import Instrument
+from reefwatch.gather.patches import perf_counter
+
+
+def describe(error: BaseException, moment: str, step: int) -> dict[str, Any]:
+    """An `errored.<name>` value: what was raised, where, in which step."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f", {PurePath(frame.filename).name}:{frame.lineno}" for frame in last)
+    return {"error": f"{type(error).__name__}: {error}", "where": moment + where, "step": step}
+
+
+class Gate:
+    """The sink, for as long as this process is the one that is watched."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.open = True
+
+    def fact(self, name: str, fact: Fact) -> None:
+        if self.open:
+            self._sink.fact(name, fact)
+
+    def event(
+        self, kind: str, data: Mapping[str, Any], *, step: int | None = None, id: str | None = None
+    ) -> None:
+        if self.open:
+            self._sink.event(kind, data, step=step, id=id)
+
+    def tensor(self, name: str, raw: bytes, dtype: str, shape: tuple[int, ...]) -> None:
+        if self.open:
+            self._sink.tensor(name, raw, dtype, shape)
+
+
+class Guard:
+    """One instrument, which can fail without harm."""
+
+    def __init__(self, instrument: Instrument, sink: Sink) -> None:
+        self.instrument = instrument
+        self.name = instrument.name or type(instrument).__name__
+        self.seconds = 0.0
+        self.on = True
+        self.looking = False
+        """True while a step is open for this instrument."""
+        self.step = 0
+        self._sink = sink
+        self._on_op = instrument.on_op
+
+    def heeds(self, moment: str) -> bool:
+        """True when the instrument does anything at this moment."""
+        return getattr(type(self.instrument), moment) is not getattr(Instrument, moment)
+
+    def call(self, moment: str, *args: Any) -> Any:
+        """What the instrument's `moment` returns; None when it is off or fails."""
+        if not self.on:
+            return None
+        start = perf_counter()
+        try:
+            return getattr(self.instrument, moment)(*args)
+        except Breach:
+            raise
+        except Exception as error:
+            self.fail(moment, error)
+            return None
+        finally:
+            self.seconds += perf_counter() - start
+
+    def on_op(self, call: Any) -> None:
+        start = perf_counter()
+        try:
+            self._on_op(call)
+        except Breach:
+            raise
+        except Exception as error:
+            self.fail("on_op", error)
+        finally:
+            self.seconds += perf_counter() - start
+
+    def fail(self, moment: str, error: Exception) -> None:
+        """Turn the instrument off and say so."""
+        self.on = self.looking = False
+        value = describe(error, moment, self.step)
+        self._sink.fact(f"errored.{self.name}", Evidence(f"errored.{self.name}", value))
+
+
+class Panel:
+    """All instruments, called together at each moment; those that do nothing there are skipped."""
+
+    def __init__(self, instruments: list[Instrument], sink: Sink) -> None:
+        self.guards = [Guard(instrument, sink) for instrument in instruments]
+        self._heeding: dict[str, list[Guard]] = {}
+
+    def call(self, moment: str, *args: Any) -> None:
+        """Every instrument's `moment`, in order."""
+        heeding = self._heeding.get(moment)
+        if heeding is None:
+            heeding = self._heeding[moment] = [g for g in self.guards if g.heeds(moment)]
+        for guard in heeding:
+            guard.call(moment, *args)
+
+    def open(self, step: int, turn: int) -> None:
+        """Begin an examined step for those whose turn it is."""
+        for guard in self.guards:
+            guard.step = step
+            guard.looking = guard.on and turn % guard.instrument.every == 0
+            if guard.looking:
+                guard.call("open", step)
+
+    def close(self, step: int) -> bool:
+        """End the examined step. True when any instrument learned something new."""
+        learned = [guard.call("close", step) for guard in self.guards if guard.looking]
+        for guard in self.guards:
+            guard.looking = False
+        return any(learned)
+
+    def on_op(self, call: Any) -> None:
+        for guard in self.guards:
+            if guard.looking and guard.instrument.wants_ops:
+                guard.on_op(call)
+
+    def disarm(self) -> None:
+        """In reverse order."""
+        for guard in reversed(self.guards):
+            guard.call("disarm")

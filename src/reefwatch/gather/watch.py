@@ -1,0 +1,508 @@
+"""Starts the instruments in order, finds the steps, stops the instruments in reverse."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from reefwatch.core.errors import Breach
+from reefwatch.core.fact import Evidence, Json, Unknown
+from reefwatch.core.ports import Referee, Sink
+from reefwatch.gather import environment, patches
+from reefwatch.gather.budget import Scheduler
+from reefwatch.gather.guard import Gate, Panel, describe
+from reefwatch.gather.imports import PostImport
+from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.moments import ModuleCalls, Moments
+from reefwatch.gather.patches import get_ident, perf_counter
+from reefwatch.gather.steps import Cycles
+
+STATUS_SECONDS = 0.5
+"""At most this often the live line is told anything."""
+LOOK_EVERY = 64
+"""Ops after which an examined step is asked whether it costs too much."""
+
+M = TypeVar("M", bound=Callable[..., None])
+
+
+def moment(threads: str) -> Callable[[M], M]:
+    """A moment of the user's run: what fails in it ends the watch, not the run; it is timed.
+
+    `threads` says on which it counts: `any`, or the one that is `training` or `calling` modules.
+    """
+
+    def decorate(method: M) -> M:
+        @functools.wraps(method)
+        def guarded(self: Watch, *args: Any) -> None:
+            ident = get_ident()
+            if not self.live or self._busy == ident:
+                return
+            if ident != self._owner and not self._admits(ident, threads):
+                return
+            self._busy, self._mark = ident, perf_counter()
+            try:
+                if self._breach is not None:
+                    breach, self._breach = self._breach, None
+                    raise breach
+                method(self, *args)
+            except Breach:
+                raise
+            except Exception as error:
+                self._fail(method.__name__, error)
+            finally:
+                self._busy = 0
+                self._fixed += perf_counter() - self._mark
+
+        return guarded  # type: ignore[return-value]
+
+    return decorate
+
+
+class Watch:
+    """One watched run of one process. `start` before the script, `stop` after it.
+
+    `exam` is the allowance of the exam in seconds of overhead, `budget` the share of the wall
+    time after it. `strict` names contracts, or `all`; the referee judges their rows at once.
+    `on_status` is told `{"step", "kind", "exam", "examined", "step_seconds"}` now and then.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        instruments: list[Instrument],
+        *,
+        exam: float = 20.0,
+        budget: float = 0.02,
+        strict: Collection[str] = (),
+        referee: Referee | None = None,
+        options: dict[str, Any] | None = None,
+        on_status: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self.live = False
+        """True while this process is watched; never in a forked child."""
+        self.forks = 0
+        self._gate = Gate(sink)
+        self._panel = Panel(instruments, self._gate)
+        self._scheduler = Scheduler(exam, budget, perf_counter)
+        self._cycles = Cycles()
+        self._strict = frozenset(strict)
+        self._referee = referee
+        self._options = {} if options is None else options
+        self._on_status = on_status
+        self._import = PostImport("torch", self._torch_ready)
+        self._stopped = False
+        self._busy = 0
+        self._breach: Breach | None = None
+        self._torch: Any = None
+        self._layer: Any = None
+        self._moments: Moments | None = None
+        self._calls: ModuleCalls | None = None
+        self._children: Callable[[], dict[str, int]] | None = None
+        self._pending: list[weakref.ref[Any]] = []
+        self._compiles = 0
+        self._owner = 0
+        """The thread that steps."""
+        self._trains = False
+        self._kind = ""
+        self._counted = True
+        """False when steps went on but could no longer be counted."""
+        self._steps = 0
+        """Steps of this kind that have ended."""
+        self._step = 0
+        """Number of the step under way."""
+        self._turn = 0
+        self._examined = False
+        self._inside = False
+        """True while the op layer is entered."""
+        self._overdue = False
+        self._layer_before = 0.0
+        self._mark = self._boundary = self._started = perf_counter()
+        self._fixed = self._carried = 0.0
+        self._said = 0.0
+
+    def start(self) -> None:
+        """Begin; torch is followed from the moment that the script has imported it."""
+        self._started = self._boundary = perf_counter()
+        self.live = True
+        _watches.add(self)
+        self._gate.fact("env.torch", Unknown("torch was not imported by the script"))
+        self._gate.fact("run.steps", Unknown("no step was seen"))
+        self._import.start()
+
+    def stop(self, exit: Mapping[str, Any] | None = None) -> None:
+        """End: close what is open, put everything back, write the totals. Idempotent.
+
+        `exit` is `{"code", "exception"}`. Does nothing in a forked child.
+        """
+        if self._stopped or not self.live:
+            return
+        self._stopped = True
+        self._guarded("stop", self._end)
+        self.live = False
+        self._guarded("stop", self._put_back)
+        seconds = perf_counter() - self._started
+        ending = {"code": None, "exception": None, **(exit or {}), "seconds": seconds}
+        self._say("run.exit", ending, "s")
+        _watches.discard(self)
+
+    # -- moments of the run ---------------------------------------------------------------------
+
+    @moment("any")
+    def _torch_ready(self) -> None:
+        self._torch = torch = sys.modules["torch"]
+        self._owner = get_ident()
+        self._say("env.torch", environment.torch_facts(torch, threads=False))
+        mine = patches.Patches()
+        self._options["patches"] = mine
+        for guard in self._panel.guards:
+            guard.call("arm", self._tools(guard.instrument.contract))
+        self._follow_children(mine)
+        self._moments = Moments(torch, self)
+        self._moments.install()
+        patches.opaque(torch, *_ENTRIES)
+        self._calls = ModuleCalls(torch, self.module_called)
+        self._calls.watch()
+        self._make_layer()
+        if self._scheduler.examine(0):
+            self._open()
+
+    @moment("any")
+    def optimizer_begun(self, optimizer: Any) -> None:
+        """An optimizer is being built: it can be looked at only when that is done."""
+        self._settle_pending()
+        self._pending.append(weakref.ref(optimizer))
+
+    @moment("training")
+    def backward_begins(self, output: Any, accumulates: bool) -> None:
+        self._train()
+        if accumulates:
+            self._cycles.backward()
+            if isinstance(output, self._torch.Tensor):
+                self._panel.call("before_backward", output)
+
+    @moment("training")
+    def backward_ended(self, output: Any, accumulates: bool) -> None:
+        if accumulates and isinstance(output, self._torch.Tensor):
+            try:
+                self._panel.call("after_backward", output)
+            except Breach as breach:  # raised at the next moment: here it would be lost
+                self._breach = breach
+
+    @moment("training")
+    def update_begins(self, optimizer: Any) -> None:
+        self._train()
+        self._panel.call("before_update", optimizer, self._examined)
+
+    @moment("training")
+    def update_ended(self, optimizer: Any) -> None:
+        self._panel.call("after_update", optimizer, self._examined)
+        if self._cycles.updated(optimizer):
+            self._step_ends("optimizer")
+
+    @moment("training")
+    def scale_updated(self, scaler: Any) -> None:
+        if self._cycles.rescaled():
+            self._step_ends("optimizer")
+
+    @moment("any")
+    def compile_called(self) -> None:
+        self._compiles += 1
+        self._say("watch.compile", {"used": True, "calls": self._compiles})
+
+    @moment("calling")
+    def module_called(self, module: Any) -> None:
+        """Some module (before training and in overdue steps), or one of the root's type."""
+        assert self._calls is not None
+        everything = self._calls.on is self._torch.nn.Module
+        if self._overdue:
+            self._leave()
+        if self._trains or self._pending:
+            if self._trains and everything:
+                self._calls.stop()
+            return
+        if everything and not self._calls.outermost():
+            return
+        first = self._cycles.anchor is None
+        if (everything or module is self._cycles.anchor) and self._cycles.updated(module):
+            if not first:
+                self._step_ends("module")
+            self._kind = "module"
+
+    def on_op(self, call: Any) -> None:
+        """One op of an examined step, for all instruments."""
+        self._panel.on_op(call)
+        if not self._layer.ops % LOOK_EVERY and not self._overdue:
+            half = 2.0 if not self._steps and not self._trains else 1.0
+            if self._layer_seconds() > self._scheduler.left() / half:
+                self._guarded("on_op", self._hurry)
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def _admits(self, ident: int, threads: str) -> bool:
+        """True when a thread other than the owner may have this moment; it may become the owner.
+
+        The first thread that trains owns the steps until it ends; till then, the first that calls
+        a module.
+        """
+        if threads == "any":
+            return True
+        settled = self._trains or (threads == "calling" and self._cycles.anchor is not None)
+        if settled and self._owner in patches.threads():
+            return False
+        self._owner = ident
+        if self._inside:  # entered on a thread that does not step
+            self._layer.leave()
+            self._layer.enter(self._step)
+        return True
+
+    def _train(self) -> None:
+        """There is training: it is what the steps are counted by."""
+        if self._pending:
+            self._settle_pending()
+        if not self._trains:
+            self._trains = True
+            if not self._overdue and self._calls is not None:
+                self._calls.stop()
+
+    def _step_ends(self, kind: str) -> None:
+        """Account for the step that ends now, and begin the next."""
+        now = self._mark
+        seconds, fixed = now - self._boundary, self._fixed
+        examined = self._examined
+        new = self._close() if examined else False
+        if kind != self._kind:
+            self._changed_kind(kind)
+        self._steps += 1
+        self._panel.call("on_step", self._step, seconds, examined)
+        closing = perf_counter() - now
+        self._scheduler.step(
+            seconds - fixed,
+            examined,
+            self._layer_seconds() if examined else 0.0,
+            max(0.0, fixed - self._carried) + closing,
+            new,
+        )
+        self._carried, self._fixed, self._boundary = closing, 0.0, now
+        self._step += 1
+        if self._step == 1:
+            self._describe_device()
+        if self._scheduler.examine(self._step):
+            self._open()
+        elif kind == "module" and self._scheduler.ended:
+            self._narrow()
+        self._tell_status()
+
+    def _changed_kind(self, kind: str) -> None:
+        if self._kind and self._steps:
+            self._scheduler.resettle()
+        self._kind, self._steps, self._counted = kind, 0, True
+
+    def _open(self) -> None:
+        self._examined = True
+        self._panel.open(self._step, self._turn)
+        self._turn += 1
+        if self._layer is not None:
+            self._layer_before = self._layer.seconds
+            self._layer.enter(self._step)
+            self._inside = True
+
+    def _leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._layer.leave()
+        if self._overdue:
+            self._overdue = False
+            if self._trains and self._calls is not None:
+                self._calls.stop()
+
+    def _close(self) -> bool:
+        self._leave()
+        self._examined = False
+        return self._panel.close(self._step)
+
+    def _hurry(self) -> None:
+        """The step under way costs too much: leave it at the next call of any module."""
+        self._overdue = True
+        if hasattr(self._layer, "mute"):
+            self._layer.mute()
+        if self._calls is not None:
+            self._calls.watch()
+
+    def _narrow(self) -> None:
+        """After the exam of an inference run: look at calls of the root's own type only."""
+        assert self._calls is not None
+        kind = type(self._cycles.anchor)
+        if kind is type(None) or kind.__module__.partition(".")[0] == "torch" or self._compiles:
+            self._calls.stop()
+            self._counted = False
+        else:
+            self._calls.watch(kind)
+
+    def _layer_seconds(self) -> float:
+        return float(self._layer.seconds - self._layer_before) if self._layer else 0.0
+
+    def _settle_pending(self) -> None:
+        """Optimizers that were begun are built by now."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self._trains = True
+            for reference in pending:
+                optimizer = reference()
+                if optimizer is not None and hasattr(optimizer, "param_groups"):
+                    self._panel.call("on_optimizer", optimizer)
+            if self._overdue and not self._steps:
+                self._leave()
+            if self._examined and not self._inside and not self._steps and self._layer is not None:
+                self._layer.enter(self._step)
+                self._inside = True
+
+    # -- beginning and end ----------------------------------------------------------------------
+
+    def _tools(self, contract: str) -> Tools:
+        strict = contract in self._strict or "all" in self._strict
+        referee = self._referee if strict else None
+        return Tools(self._torch, self._gate, perf_counter, referee, self._options)
+
+    def _make_layer(self) -> None:
+        from reefwatch.gather.ops import OpLayer
+
+        wanting = [guard.name for guard in self._panel.guards if guard.instrument.wants_ops]
+        if wanting:
+            self._layer = OpLayer(self._tools(""), [_Listener(self)])
+
+    def _follow_children(self, mine: patches.Patches) -> None:
+        plan = self._options.get("spawned")
+        if plan is not None:
+            from reefwatch.gather import children
+
+            self._children = children.install(mine, plan)
+
+    def _end(self) -> None:
+        if self._torch is None:
+            return
+        self._settle_pending()
+        self._mark = perf_counter()
+        if self._kind == "module" and self._counted and self._cycles.anchor is not None:
+            self._step_ends("module")
+        if self._examined:
+            self._close()
+        self._scheduler.finish()
+        self._panel.disarm()
+        self._totals()
+
+    def _put_back(self) -> None:
+        self._import.stop()
+        for part in (self._moments and self._moments.remove, self._calls and self._calls.stop):
+            if part:
+                part()
+        mine = self._options.pop("patches", None)
+        if mine is not None:
+            mine.restore()
+
+    def _totals(self) -> None:
+        say, scheduler = self._say, self._scheduler
+        say("env.torch", environment.torch_facts(self._torch, threads=True))
+        self._describe_device()
+        if not self._counted:
+            why = "calls of the model were not counted after the exam"
+            self._gate.fact("run.steps", Unknown(why))
+        elif self._steps:
+            say("run.steps", {"count": self._steps, "kind": self._kind}, "steps")
+        exam = {"steps": scheduler.exam_steps, "seconds": scheduler.exam_spent}
+        say("watch.exam", {**exam, "allowance": scheduler.allowance, "ended": scheduler.ended}, "s")
+        steady = {"examined": scheduler.steady_examined, "of": scheduler.steady_steps}
+        share = {"share": scheduler.share, "spent_share": scheduler.spent_share()}
+        say("watch.budget", {**share, **steady})
+        looked = max(1, scheduler.exam_steps + scheduler.steady_examined)
+        say("watch.cost", {g.name: g.seconds / looked for g in self._panel.guards}, "s")
+        say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
+        counted = self._children() if self._children else {"spawned": 0, "watched": 0}
+        say("watch.children", {**counted, "spawned": counted["spawned"] + self.forks})
+
+    def _describe_device(self) -> None:
+        self._say("env.device", environment.device_facts(self._torch))
+
+    def _say(self, name: str, value: Json, unit: str = "") -> None:
+        self._gate.fact(name, Evidence(name, value, unit, source="watch"))
+
+    def _tell_status(self) -> None:
+        if self._on_status is None or self._mark - self._said < STATUS_SECONDS:
+            return
+        self._said = self._mark
+        status = {
+            "step": self._steps,
+            "kind": self._kind,
+            "exam": not self._scheduler.ended,
+            "examined": self._scheduler.exam_steps + self._scheduler.steady_examined,
+            "step_seconds": self._scheduler.plain_seconds(),
+        }
+        try:
+            self._on_status(status)
+        except Exception as error:
+            self._on_status = None
+            self._record("status", "on_status", error)
+
+    def _guarded(self, where: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self._record("watch", where, error)
+
+    def _record(self, name: str, where: str, error: Exception) -> None:
+        value = describe(error, where, self._step)
+        self._gate.fact(f"errored.{name}", Evidence(f"errored.{name}", value))
+
+    def _fail(self, where: str, error: Exception) -> None:
+        """A failure of our own: say so and look at nothing more."""
+        self._record("watch", where, error)
+        self._guarded(where, self._leave)
+        self._guarded(where, self._panel.disarm)
+        self._scheduler.finish()
+        self._guarded(where, self._put_back)
+        self._examined = False
+
+    def _abandon(self) -> None:
+        """In a forked child: it is not watched, and everything is as without us."""
+        self.live = self._gate.open = False
+        if self._inside:
+            self._inside = False
+            self._guarded("fork", self._layer.leave)
+        self._guarded("fork", self._put_back)
+
+
+class _Listener(Instrument):
+    """What the op layer talks to."""
+
+    name = "watch"
+    wants_ops = True
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def on_op(self, call: Any) -> None:
+        self._watch.on_op(call)
+
+
+_ENTRIES: tuple[Any, ...] = (Watch._torch_ready,)
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+def _in_parent() -> None:
+    for watch in list(_watches):
+        watch.forks += watch.live
+
+
+def _in_child() -> None:
+    if _watches:
+        patches.restore_all()
+    for watch in list(_watches):
+        watch._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_parent=_in_parent, after_in_child=_in_child)
