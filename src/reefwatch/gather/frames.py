@@ -8,7 +8,6 @@ line is kept beside it (`Site.caller`), looked up once per site.
 from __future__ import annotations
 
 import os
-import sys
 import sysconfig
 import weakref
 from types import CodeType, FrameType
@@ -78,7 +77,9 @@ class Codes:
             if name == "_engine_run_backward":
                 return ENGINE
             # `profile_hook_step` and friends wrap the user's call; they are torch's, not a step
-            return OPTIMIZER if inner.startswith("optim/") and "optimizer.py" not in inner else TORCH
+            return (
+                OPTIMIZER if inner.startswith("optim/") and "optimizer.py" not in inner else TORCH
+            )
         if file.startswith(_OWN) or file.startswith("<frozen"):
             return TORCH
         if file.startswith("<eval_with_key>") or "torchinductor" in file or name == "__compiled_fn":
@@ -102,11 +103,9 @@ class Modules:
             return known[1]
         root = module
         while frame is not None:
-            if codes.kinds.get(id(frame.f_code)) == MODULE:
+            kind = codes.kinds.get(id(frame.f_code)) or codes.learn(frame.f_code)
+            if kind == MODULE:
                 root = frame.f_locals.get("self", root)
-            elif id(frame.f_code) not in codes.kinds:
-                if codes.learn(frame.f_code) == MODULE:
-                    root = frame.f_locals.get("self", root)
             frame = frame.f_back
         self.add(root)
         known = self._paths.get(id(module))
@@ -135,7 +134,7 @@ class Modules:
 
 
 def user_line(frame: FrameType | None, codes: Codes) -> str:
-    """`file:line` of the innermost frame of the user's own; `""` when there is none or it is `frame`."""
+    """`file:line` of the innermost frame of the user's own; `""` when it is `frame`, or none."""
     inner = frame
     while frame is not None:
         kind = codes.kinds.get(id(frame.f_code)) or codes.learn(frame.f_code)
@@ -147,5 +146,3 @@ def user_line(frame: FrameType | None, codes: Codes) -> str:
             return ""
         frame = frame.f_back
     return ""
-
-

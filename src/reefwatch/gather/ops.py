@@ -154,8 +154,11 @@ class OpLayer:
         while tb is not None and tb.tb_next is not None:
             tb = tb.tb_next
         where = f"{tb.tb_frame.f_code.co_filename}:{tb.tb_lineno}" if tb is not None else ""
-        value = {"error": f"{type(error).__name__}: {error}", "where": where, "step": self._step}
-        self._tools.sink.fact(f"errored.{listener.name}", Evidence("errored", value))
+        said = f"{type(error).__name__}: {error}"
+        value: dict[str, str | int] = {"error": said, "where": where, "step": self._step}
+        self._tools.sink.fact(
+            f"errored.{listener.name}", Evidence(f"errored.{listener.name}", value)
+        )
 
     def observe(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, frame: FrameType

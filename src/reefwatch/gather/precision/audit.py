@@ -9,7 +9,7 @@ from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.arithmetic import kind_of
-from reefwatch.gather.precision.autocast import Regions, autocast_state, follow, unfollow
+from reefwatch.gather.precision.autocast import Regions, follow, unfollow
 from reefwatch.gather.precision.cause import HIGH, Policy, of_cast, of_op
 from reefwatch.gather.precision.dtypes import FLOATS, short
 from reefwatch.gather.precision.rows import Row
@@ -43,6 +43,7 @@ class PrecisionAudit(Instrument):
         self._called: tuple[int, int, str | None] = (0, 0, None)
         self._weights_cast: dict[int, int] = {}
         self._device = "cpu"
+        self._devices: set[str] = set()
         self._layer: Any = None
         self._flagged = False
         self._examined = self._of = self._ops = self._orphans = 0
@@ -159,6 +160,10 @@ class PrecisionAudit(Instrument):
             if row.cause in ("inherited", "type promotion"):
                 self._blame(row, call)
         if kind in ("matmul", "conv"):
+            first = next((t for t in out if isinstance(t, self._tensor)), None)
+            if first is not None:
+                self._device = first.device.type
+                self._devices.add(self._device)
             self._judge(row)
         return row
 
@@ -174,7 +179,7 @@ class PrecisionAudit(Instrument):
 
     def _settle(self, call: Any) -> None:
         """The op after a cast tells whether the cast was written there or belongs to a call."""
-        row, frame, lasti = self._pending[-1]
+        _, frame, lasti = self._pending[-1]
         if frame == call.frame and lasti == call.lasti:
             if call.name.startswith("aten._to_copy"):
                 return
@@ -183,7 +188,7 @@ class PrecisionAudit(Instrument):
             self._close_casts("", False)
 
     def _close_casts(self, consumer: str, one_call: bool) -> None:
-        for row, frame, lasti in self._pending:
+        for row, _, _ in self._pending:
             if row.cause is None and row.site.phase != "backward":
                 up = row.outs[0] in HIGH and row.ins[0] not in HIGH
                 listed = bool(consumer) and self._policy.lists(consumer, self._device)
@@ -200,9 +205,7 @@ class PrecisionAudit(Instrument):
         if not ups:
             return None
         base = call.name.split(".")[1]
-        return of_cast(
-            True, True, base, self._policy.lists(base, self._device), call.autocast
-        )
+        return of_cast(True, True, base, self._policy.lists(base, self._device), call.autocast)
 
     def _blame(self, row: Row, call: Any) -> None:
         """Charge fp32 that came from elsewhere to the op that brought it in."""
@@ -297,8 +300,45 @@ class PrecisionAudit(Instrument):
             facts["precision.state"] = Evidence("precision.state", self._state.as_dict(), "bytes")
         else:
             facts["precision.state"] = Unknown("no optimizer update was seen in an examined step")
+        facts.update(self._flops())
         if not self._tools.options.get("claim"):
             facts["claim.precision"] = self._claim()
+        return facts
+
+    def _flops(self) -> dict[str, Evidence | Unknown]:
+        """Flops of matmul and convolution by dtype, in all and inside regions; the regions seen."""
+        all_: dict[str, int] = {}
+        inside: dict[str, int] = {}
+        for row in self._rows.values():
+            if row.kind in ("matmul", "conv"):
+                dtype = next((d for d in row.ins if d in FLOATS), "other")
+                all_[dtype] = all_.get(dtype, 0) + row.flops
+                if row.site.region is not None:
+                    inside[dtype] = inside.get(dtype, 0) + row.flops
+        regions: dict[str, dict[str, int]] = {}
+        for (device, dtype), count in self._regions.seen.items():
+            regions.setdefault(device, {})[dtype] = count
+        autocast: dict[str, Any] = {
+            "regions": regions,
+            "devices": sorted(self._devices),
+            "inside": bool(inside),
+        }
+        nothing = "no matmul or convolution was seen"
+        hidden = " outside of compiled code" if self._compiled_calls else ""
+        facts: dict[str, Evidence | Unknown] = {
+            "precision.compute": Evidence("precision.compute", all_, "flops", "dispatch")
+            if all_
+            else Unknown(f"{nothing}{hidden} in an examined step"),
+            "precision.region": Evidence("precision.region", inside, "flops", "dispatch")
+            if inside
+            else Unknown(f"{nothing} inside an autocast region{hidden} in an examined step"),
+            "precision.autocast": Evidence("precision.autocast", autocast),
+        }
+        if not all_:
+            facts["precision.autocast"] = facts["precision.compute"]
+        elif self._compiled_calls and not inside:
+            why = "compiled code ran, and autocast may have been entered inside it"
+            facts["precision.autocast"] = Unknown(why)
         return facts
 
     def _claim(self) -> Evidence | Unknown:
@@ -339,5 +379,6 @@ class PrecisionAudit(Instrument):
                 self._compiled_calls = graphs
                 reasons.append(f"inside {graphs} compiled graphs")
         if self._orphans:
-            reasons.append(f"the forward of {self._orphans} backward ops (another thread, or an earlier step)")
+            what = f"the forward of {self._orphans} products whose backward was seen"
+            reasons.append(f"{what} (another thread, or an earlier step)")
         return reasons

@@ -53,7 +53,8 @@ def of_cast(up: bool, one_call: bool, consumer: str, listed: bool, autocast: str
     """The cause of a cast, once the op after it is known (`""` when nothing followed)."""
     if not up:
         return "policy" if one_call and autocast != "off" else None
-    if one_call and autocast != "off" and (listed or _ALIASES.get(consumer, consumer) not in _TAKES_DTYPE):
+    by_policy = listed or _ALIASES.get(consumer, consumer) not in _TAKES_DTYPE
+    if one_call and autocast != "off" and by_policy:
         return "policy"
     return "explicit upcast"
 

@@ -1,4 +1,4 @@
-"""Bytes of parameters, gradients and optimizer state by dtype, and the flags that move precision."""
+"""Bytes of parameters, gradients and optimizer state by dtype, and the precision flags."""
 
 from __future__ import annotations
 
