@@ -52,7 +52,8 @@ def check(
 
     `needs` names facts: if one is Unknown the engine answers unproven with its reason.
     `when` names facts whose value must be true for the claim to be made at all (no GradScaler, no
-    claim about it); an Unknown one also makes the outcome unproven.
+    claim about it); an Unknown one also makes the outcome unproven. `name=one|other` asks for one
+    of these values.
     `covers` says how much of the run the verdict rests on.
     Raises MalformedCheck, by name, for a bad code, a missing docstring, or missing cases.
     """

@@ -37,11 +37,12 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
     """What one check says of one rank's record; a string when the claim is not made there."""
     case = Case(record)
     outcome = Outcome(check.code, check.title, Verdict.HELD, contract=check.contract)
-    for name in check.when:
+    for condition in check.when:
+        name, _, wanted = condition.partition("=")
         fact = record.fact(name)
         if isinstance(fact, Unknown):
             return replace(outcome, verdict=Verdict.UNPROVEN, reason=fact.reason)
-        if not fact.value:
+        if not fact.value or (wanted and fact.value not in wanted.split("|")):
             return f"{name} is {fact.value!r}" + (f" ({fact.source})" if fact.source else "")
     for name in check.needs:
         fact = record.fact(name)

@@ -1,0 +1,71 @@
+"""One callable examined by the precision audit alone, without a watch around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from reefwatch.core.fact import Evidence, Fact
+from reefwatch.core.ports import Referee
+from reefwatch.core.record import Event, Record
+from reefwatch.gather.instrument import Tools
+from reefwatch.gather.ops import OpLayer
+from reefwatch.gather.precision.audit import PrecisionAudit
+
+
+class Memory:
+    """A Sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.events: list[Event] = []
+
+    def fact(self, name: str, fact: Fact) -> None:
+        self.facts[name] = fact
+
+    def event(
+        self, kind: str, data: Mapping[str, Any], *, step: int | None = None, id: str | None = None
+    ) -> None:
+        self.events.append(Event(kind, dict(data), step, id))
+
+    def tensor(self, name: str, raw: bytes, dtype: str, shape: tuple[int, ...]) -> None:
+        raise NotImplementedError("the precision audit records no tensors")
+
+
+def examine(
+    step: Callable[[], object],
+    *,
+    optimizers: Iterable[Any] = (),
+    claim: str = "",
+    steps: int = 1,
+    referee: Referee | None = None,
+) -> Record:
+    """What the audit sees of `steps` calls of `step`. Raises what `step` raises, and Breach."""
+    import torch
+
+    memory = Memory()
+    options: dict[str, Any] = {"claim": claim} if claim else {}
+    tools = Tools(torch, memory, time.perf_counter, referee, options)
+    audit = PrecisionAudit()
+    audit.arm(tools)
+    layer = OpLayer(tools, [audit])
+    try:
+        for optimizer in optimizers:
+            audit.on_optimizer(optimizer)
+        if claim:
+            memory.fact("claim.precision", Evidence("claim.precision", claim, source="--claim"))
+        for number in range(steps):
+            audit.open(number)
+            layer.enter(number)
+            try:
+                step()
+            finally:
+                layer.leave()
+            for optimizer in optimizers:
+                audit.after_update(optimizer, True)
+            audit.close(number)
+            audit.on_step(number, 0.0, True)
+    finally:
+        audit.disarm()
+    return Record({"rank": 0, "world": 1}, memory.facts, tuple(memory.events))

@@ -1,0 +1,92 @@
+"""Bytes of parameters, gradients and optimizer state by dtype, and the precision flags."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from reefwatch.gather.precision.dtypes import short
+
+Bytes = dict[str, int]
+
+
+class State:
+    """Totals over all optimizers and all parameters seen. Everything is held weakly."""
+
+    def __init__(self) -> None:
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._roots: list[weakref.ref[Any]] = []
+        self.param: Bytes = {}
+        self.grad: Bytes = {}
+        self.optimizer: Bytes = {}
+
+    def add_optimizer(self, optimizer: Any) -> None:
+        self._optimizers.add(optimizer)
+
+    def add_root(self, root: Any) -> None:
+        """Count the parameters of a root module too: frozen ones are in no optimizer."""
+        self._roots.append(weakref.ref(root))
+
+    def measure(self) -> None:
+        """Read all sizes; gradients are there between the backward and the next clearing."""
+        roots = [root for ref in self._roots if (root := ref()) is not None]
+        params = {id(p): p for root in roots for p in root.parameters()}
+        optimizers = list(self._optimizers)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                params.update((id(p), p) for p in group["params"])
+        self.param = _sum(params.values())
+        grads = [p.grad for p in params.values() if p.grad is not None]
+        if grads:
+            self.grad = _sum(grads)
+        # one-element tensors (step counts) are left out: they say nothing of precision
+        kept = [
+            value
+            for optimizer in optimizers
+            for entry in optimizer.state.values()
+            if isinstance(entry, dict)
+            for value in entry.values()
+            if hasattr(value, "untyped_storage") and value.numel() > 1
+        ]
+        if kept:
+            self.optimizer = _sum(kept)
+
+    def as_dict(self) -> dict[str, Bytes]:
+        return {"param": self.param, "grad": self.grad, "optimizer": self.optimizer}
+
+
+def _sum(tensors: Any) -> Bytes:
+    total: Bytes = {}
+    for tensor in tensors:
+        dtype = short(tensor.dtype)
+        total[dtype] = total.get(dtype, 0) + tensor.numel() * tensor.element_size()
+    return total
+
+
+def flags(torch: Any) -> dict[str, Any]:
+    """The flags that change precision without a dtype; one that cannot be read is its error's name.
+
+    torch raises on reading when the old and the new TF32 settings were mixed.
+    """
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    readers: dict[str, Callable[[], Any]] = {
+        "matmul.allow_tf32": lambda: cuda.allow_tf32,
+        "matmul.fp32_precision": lambda: cuda.fp32_precision,
+        "matmul.fp16_reduced_reduction": lambda: cuda.allow_fp16_reduced_precision_reduction,
+        "matmul.bf16_reduced_reduction": lambda: cuda.allow_bf16_reduced_precision_reduction,
+        "matmul.fp16_accumulation": lambda: cuda.allow_fp16_accumulation,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "cudnn.allow_tf32": lambda: cudnn.allow_tf32,
+        "cudnn.conv.fp32_precision": lambda: cudnn.conv.fp32_precision,
+        "sdp.fp16_bf16_reduction": torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
+    }
+    told: dict[str, Any] = {}
+    for name, read in readers.items():
+        try:
+            value = read()
+        except (RuntimeError, AttributeError) as error:
+            value = type(error).__name__
+        told[name] = value if isinstance(value, (bool, str)) else str(value)
+    told["gpu"] = bool(torch.cuda.is_available())
+    return told

@@ -1,0 +1,30 @@
+"""Strict mode: the predicates of the checks, asked row by row while the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reefwatch.judge.precision_claims import breach_message, breaks_region
+
+Hook = Callable[[Mapping[str, Any]], "str | None"]
+
+
+def _precision(row: Mapping[str, Any]) -> str | None:
+    return breach_message(row) if breaks_region(row) else None
+
+
+HOOKS: dict[str, Hook] = {"precision": _precision}
+"""By contract, what says the message for a row that breaks it. Other contracts add theirs here."""
+
+
+class Referee:
+    """The `core.ports.Referee` of strict mode: knows the contracts it was asked to keep."""
+
+    def __init__(self, contracts: tuple[str, ...], hooks: Mapping[str, Hook] = HOOKS) -> None:
+        self._hooks = {name: hook for name, hook in hooks.items() if name in contracts}
+
+    def breach(self, contract: str, row: Mapping[str, Any]) -> str | None:
+        """The message when this row breaks the contract, else None."""
+        hook = self._hooks.get(contract)
+        return None if hook is None else hook(row)
