@@ -53,6 +53,8 @@ def run(
         claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
     )
     program = runner.prepare(argv, module)
+    if program.kind == "script" and program.code is None:
+        runner.leave_to_python(program)
     files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
     session = Session(settings, [program.target, *program.args], program.name, say)
     if config is not None or baseline is not None:
@@ -66,10 +68,8 @@ def run(
             if session.launch.rank == 0 and ending.started:
                 report = session.judge("run")
                 session.write(report, files)
-                if end_screen is not None:
-                    with session.guarded("the end screen"):
-                        end_screen(session.final(report))
-                code = exit_code(session.final(report), policy or ExitPolicy(), code)
+                report = session.shown(report, end_screen)
+                code = exit_code(report, policy or ExitPolicy(), code)
     except KeyboardInterrupt:
         return -signal.SIGINT
     return -signal.SIGINT if ending.interrupted else code
@@ -125,7 +125,7 @@ class watch:
         self._report = session.judge("watch")
         if session.launch.rank == 0:
             session.write(self._report, {})
-            self._report = session.final(self._report)
+            self._report = session.shown(self._report, None)
 
     @property
     def report(self) -> Report:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from os import getpid  # kept: the program may mock os
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ class Session:
         self._sink: Any = None
         self._watch: Any = None
         self._stopped = False
-        self._pid = os.getpid()
+        self._pid = getpid()
 
     @contextmanager
     def guarded(self, what: str) -> Iterator[None]:
@@ -60,13 +62,12 @@ class Session:
             self.say(f"{what} failed: {words}")
             if self._sink is not None:
                 told: Json = {"error": words, "where": _where(error), "step": -1}
-                self._sink.fact(f"errored.{what}", Evidence(f"errored.{what}", told))
+                with suppress(Exception):
+                    self._sink.fact(f"errored.{what}", Evidence(f"errored.{what}", told))
 
     def start(self, on_status: Callable[[Any], None] | None = None) -> None:
         """Open the record and start the watch. Raises ReefwatchError when one is on already."""
-        if (
-            _on and _on[0]._pid == os.getpid()
-        ):  # a forked child inherits a watch that is not its own
+        if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
             raise ReefwatchError("a watch is on already: they cannot be nested")
         _on[:] = [self]
         with self.guarded("the record"):
@@ -114,7 +115,7 @@ class Session:
             "rank": self.launch.rank,
             "world": self.launch.world,
             "local_rank": self.launch.local_rank,
-            "pid": os.getpid(),
+            "pid": getpid(),
             "host": os.uname().nodename,
             "options": self.settings.plain(),
         }
@@ -172,15 +173,22 @@ class Session:
                 with self.guarded("reading the silences"):
                     self.silences = judging.silences(self.settings, self._cwd)
             with self.guarded("the judge"):
-                # the failures so far; later ones are added by `final`
+                # the failures so far; later ones are added by `_final`
                 report = judging.judged(
                     command, records, None, self.silences or (), self.failures, facts
                 )
         if report is None:
             report = Report(command, (), records=tuple(records), facts=facts)
-        return self.final(report)
+        return self._final(report)
 
-    def final(self, report: Report) -> Report:
+    def shown(self, report: Report, screen: Callable[[Report], None] | None) -> Report:
+        """The report as it is in the end, after an end screen was shown."""
+        if screen is not None:
+            with self._own_path(), self.guarded("the end screen"):
+                screen(self._final(report))
+        return self._final(report)
+
+    def _final(self, report: Report) -> Report:
         """The report with what failed in Reefwatch since it was made."""
         told = {o.reason for o in report.outcomes if o.code == "WATCH"}
         late = [
@@ -209,8 +217,6 @@ class Session:
 
     def _others(self, own: Record) -> list[Record]:
         """The records of other ranks and of children; those still at work get a moment to end."""
-        import time
-
         from reefwatch.store import reader
 
         beside = min(self.launch.world, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
@@ -249,7 +255,7 @@ def render(kind: str, report: Report) -> str:
 def write(kind: str, path: Path, report: Report) -> None:
     """Write one file whole or not at all. Raises OSError."""
     text = render(kind, report)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
         os.replace(draft, path)

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from os import getpid  # kept: the program may mock os
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from reefwatch.core.errors import UsageError
 from reefwatch.gather import tracebacks
@@ -22,7 +23,7 @@ _ALWAYS_FIRST = """
     site sitecustomize stat sys time usercustomize zipimport _abc _codecs _collections_abc
     _distutils_hack _frozen_importlib _frozen_importlib_external _imp _io _signal
     _sitebuiltins _stat _thread _warnings _weakref
-""".split()
+""".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Program:
     """`script`, `container` or `module`."""
     target: str
     args: tuple[str, ...]
-    source: bytes = b""
-    """Of a script: read once, so that a pipe works as with python."""
+    code: CodeType | None = None
+    """Of a script: read once, so that a pipe works as with python. None when it is no Python."""
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ class Ending:
 
 
 def prepare(argv: Sequence[str], module: bool = False) -> Program:
-    """The program that `argv` names. Raises UsageError when there is none."""
+    """The program that `argv` names, compiled if it is a script. Raises UsageError for none."""
     if not argv:
         raise UsageError("nothing to run: give a script, or -m and a module")
     target, args = argv[0], tuple(argv[1:])
@@ -72,9 +73,22 @@ def prepare(argv: Sequence[str], module: bool = False) -> Program:
         return Program("container", target, args)
     try:
         with open(target, "rb") as file:
-            return Program("script", target, args, file.read())
+            source = file.read()
     except OSError as error:
         raise UsageError(f"cannot open {target!r}: {error.strerror or error}") from None
+    return Program("script", target, args, _compiled(source, _absolute(target)))
+
+
+def leave_to_python(program: Program) -> NoReturn:
+    """Become plain python: a script that does not compile is told of in the interpreter's words.
+
+    They differ from those of `compile` for a script in an unknown encoding, or with a null byte.
+    """
+    import subprocess
+
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *flags, program.target, *program.args])
 
 
 def run(program: Program) -> Ending:
@@ -85,7 +99,7 @@ def run(program: Program) -> Ending:
     _keep.append(sys.modules.get("__main__"))
     main = sys.modules["__main__"] = _fresh_main()
     _set_path(program)
-    pid, limit = os.getpid(), sys.getrecursionlimit()
+    pid, limit = getpid(), sys.getrecursionlimit()
     raised = limit + _depth(program)
     sys.setrecursionlimit(raised)
     caught: BaseException | None = None
@@ -93,7 +107,7 @@ def run(program: Program) -> Ending:
         _execute(program, main)
     except BaseException as error:
         caught = error
-    ending = _ending(caught, forked=os.getpid() != pid)
+    ending = _ending(caught, forked=getpid() != pid)
     del caught
     if not ending.forked:
         _join_threads()
@@ -138,7 +152,7 @@ def _set_path(program: Program) -> None:
         sys.argv = [program.target, *program.args]
         first = os.path.dirname(os.path.realpath(program.target))
     if program.kind == "container":
-        first = program.target if os.path.isabs(program.target) else os.path.abspath(program.target)
+        first = _absolute(program.target)
     elif getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path.insert(0, first)
@@ -177,8 +191,12 @@ def _depth(program: Program) -> int:
 
 def _execute(program: Program, main: ModuleType) -> None:
     if program.kind == "script":
-        code = _load(program, main)
-        exec(code, vars(main))
+        assert program.code is not None
+        path = _absolute(program.target)
+        kind = SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader
+        names: dict[str, Any] = vars(main)
+        names.update(__loader__=kind("__main__", path), __file__=path, __cached__=None)
+        exec(program.code, names)
     else:
         # what `python -m` and `python folder` themselves call
         as_module = program.kind == "module"
@@ -186,17 +204,18 @@ def _execute(program: Program, main: ModuleType) -> None:
         runpy._run_module_as_main(name, as_module)  # type: ignore[attr-defined]
 
 
-def _load(program: Program, main: ModuleType) -> CodeType:
-    path = os.path.abspath(program.target)
-    compiled = path.endswith(".pyc")
-    loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", path)
-    names: dict[str, Any] = vars(main)
-    names.update(__loader__=loader, __file__=path, __cached__=None)
-    if compiled:
-        code = loader.get_code("__main__")
-        assert code is not None
-        return code
-    return compile(program.source, path, "exec", dont_inherit=True)
+def _compiled(source: bytes, path: str) -> CodeType | None:
+    try:
+        if path.endswith(".pyc"):
+            return SourcelessFileLoader("__main__", path).get_code("__main__")
+        return compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, ImportError, EOFError, RecursionError, MemoryError):
+        return None
+
+
+def _absolute(path: str) -> str:
+    """As the interpreter does it: `.` and `..` stay."""
+    return os.getcwd() if path == "." else os.path.join(os.getcwd(), path)
 
 
 def _never_began(error: BaseException) -> bool:

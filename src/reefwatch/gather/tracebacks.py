@@ -62,9 +62,11 @@ def _without_ours(first: TracebackType | None) -> TracebackType | None:
             kept.append(link)
         link = link.tb_next
     settle()
-    for here, after in zip(kept, [*kept[1:], None], strict=True):
-        here.tb_next = after
-    return kept[0] if kept else None
+    after: TracebackType | None = None
+    for link in reversed(kept):
+        link.tb_next = after
+        after = link
+    return after
 
 
 def exit_status(stop: SystemExit) -> int:
@@ -94,7 +96,7 @@ def show(error: BaseException) -> int:
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     hook: Any = getattr(sys, "excepthook", None)
     if hook is None:
-        _write("sys.excepthook is missing, printing original traceback\n")
+        _write("sys.excepthook is missing\n")
         sys.__excepthook__(kind, error, trace)
         return 1
     second: BaseException | None = None
@@ -117,9 +119,12 @@ def show(error: BaseException) -> int:
 def ignored(error: BaseException, where: object) -> None:
     """Print what python prints of an exception while it shuts down."""
     strip(error)
-    said = " on threading shutdown" if sys.version_info >= (3, 13) else f" in: {where!r}"
-    _write(f"Exception ignored{said}\n")
-    sys.__excepthook__(type(error), error, error.__traceback__)
+    from traceback import format_tb
+
+    said = " on threading shutdown:" if sys.version_info >= (3, 13) else f" in: {where!r}"
+    trace = "".join(format_tb(error.__traceback__))
+    lines = f"Exception ignored{said}\nTraceback (most recent call last):\n{trace}"
+    _write(f"{lines}{type(error).__name__}: {error}\n")
 
 
 def _write(text: str) -> None:
