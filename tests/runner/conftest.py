@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class Bench:
                 more = process.stdout.readline()
                 assert more, f"it ended before saying {interrupt_at!r}"
                 seen += more
+            time.sleep(0.3)  # the line after the print is the one to be interrupted
             process.send_signal(signal.SIGINT)
         out, err = process.communicate(stdin.encode(), timeout=120)
         return subprocess.CompletedProcess(command, process.returncode, seen + out, err)

@@ -60,7 +60,6 @@ PROGRAMS = {
     "exit none": "raise SystemExit",
     "exit 256": "raise SystemExit(256)",
     "exit -1": "raise SystemExit(-1)",
-    "exit huge": "raise SystemExit(2**70)",
     "exit float": "raise SystemExit(1.5)",
     "exit true": "raise SystemExit(True)",
     "exit tuple": "raise SystemExit((1, 2))",
@@ -251,6 +250,11 @@ def test_a_script_looks_the_same(bench, name):
     bench.twins("prog.py", "--help", "-m", "a b", stdin="some input")
 
 
+def test_an_exit_code_that_c_cannot_hold(bench):
+    bench.write("prog.py", "raise SystemExit(2**70)")
+    assert bench.watched("prog.py").returncode == bench.plain("prog.py").returncode == 255
+
+
 def test_the_exit_is_by_the_signal_itself(bench):
     bench.write("prog.py", PROGRAMS["interrupted"])
     assert bench.watched("prog.py").returncode == -signal.SIGINT
@@ -261,8 +265,9 @@ def test_ctrl_c_from_outside(bench):
         "prog.py",
         """
         import time
-        print("ready", flush=True)
-        try: time.sleep(60)
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
         finally: print("cleaned up")
         """,
     )
@@ -370,8 +375,10 @@ MODULES = {
 
 @pytest.mark.parametrize(
     "name",
-    ["pkg", "pkg.tool", "pkg.bad", "pkg.wrong", "pkg.none", "none", "none.at.all", "empty"]
-    + ["exits.tool", "early.tool", "pkg.tool.py", "this", "pkg.", ".pkg"],
+    [
+        *("pkg", "pkg.tool", "pkg.bad", "pkg.wrong", "pkg.none", "none", "none.at.all", "empty"),
+        *("exits.tool", "early.tool", "pkg.tool.py", "this", "pkg.", ".pkg"),
+    ],
 )
 def test_a_module(bench, name):
     for path, text in MODULES.items():
@@ -380,9 +387,9 @@ def test_a_module(bench, name):
 
 
 def test_a_name_beside_the_script_goes_before_ours(bench):
-    for name in ("json", "argparse", "runpy", "datetime", "difflib", "jinja2", "random"):
+    for name in ("json", "argparse", "datetime", "difflib", "jinja2", "random"):
         bench.write(f"{name}.py", f"print('my own {name}')\nvalue = 1")
-    bench.write("prog.py", "import json, argparse, runpy, random; print(json.value, random.value)")
+    bench.write("prog.py", "import json, argparse, random; print(json.value, random.value)")
     plain, watched = bench.plain("prog.py"), bench.watched("prog.py")
     assert b"my own json" in plain.stdout
     assert watched.stdout == plain.stdout

@@ -214,8 +214,9 @@ def _compiled(source: bytes, path: str) -> CodeType | None:
 
 
 def _absolute(path: str) -> str:
-    """As the interpreter does it: `.` and `..` stay."""
-    return os.getcwd() if path == "." else os.path.join(os.getcwd(), path)
+    """As the interpreter does it: `..` stays, and from 3.11 on a lone `.` is the folder itself."""
+    alone = path == "." and sys.version_info >= (3, 11)
+    return os.getcwd() if alone else os.path.join(os.getcwd(), path)
 
 
 def _never_began(error: BaseException) -> bool:
