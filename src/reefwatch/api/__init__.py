@@ -169,13 +169,12 @@ def report(
     Raises UnreadableRecord for what is no record, UsageError for an unknown claim.
     """
     from reefwatch.api import judging
-    from reefwatch.store import reader
 
     settings = Settings.of(claim, config=config, baseline=baseline)
     paths = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
     if not paths:
         raise UsageError("no run to report on: give its folder")
-    records = reader.load([Path(path) for path in paths])
+    records = judging.read([Path(path) for path in paths])
     silences = judging.silences(settings, Path.cwd())
     facts = {"folder": os.path.abspath(paths[0])}
     return judging.judged("report", records, precision(claim), silences, facts=facts)
@@ -200,6 +199,7 @@ def explain(code: str | None = None) -> str:
 
 def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]], None]:
     """Open the watch of a spawned child (gather/children.py); what is returned closes it."""
+    from reefwatch.api import judging
     from reefwatch.api.session import Session
     from reefwatch.gather.launch import Launch
 
@@ -209,6 +209,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:
         session.launch = Launch(index, index + 1, index)
-    session.folder = Path(plan["folder"])
+    session.run_id = plan["run_id"]
+    session.folder = judging.free(Path(plan["folder"]), session.launch.rank)
     session.start()
     return session.stop

@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from reefwatch.api.settings import Settings
-from reefwatch.core.errors import UsageError
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Outcome, Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 
+SPAWNED = "spawned"
+"""Name of the folders of spawned children inside a run's folder, before a dash and a number."""
+
 
 def silences(settings: Settings, cwd: Path) -> tuple[Any, ...]:
     """The silences of the configuration and the baseline. Raises UsageError."""
+    from reefwatch.judge import engine
     from reefwatch.store import silences as stored
 
-    for path in (settings.config, settings.baseline):
-        if path is not None and not path.is_file():
-            raise UsageError(f"cannot read {str(path)!r}: no such file")
-    return tuple(stored.load(cwd, settings.config, settings.baseline))
+    codes = {check.code for check in engine.load()}
+    return tuple(stored.load(cwd, settings.config, settings.baseline, codes))
 
 
 def judged(
@@ -37,6 +38,7 @@ def judged(
     from datetime import date
 
     from reefwatch.judge import engine, silence
+    from reefwatch.store import silences as stored
 
     if claim is not None:
         said = Evidence("claim.precision", claim, source="--claim")
@@ -44,13 +46,15 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     outcomes, unclaimed = engine.judge(of_the_work(records))
-    outcomes, remarks = silence.apply(outcomes, silenced, date.today())
+    found = [finding for outcome in outcomes for finding in outcome.findings]
+    inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
+    outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
     return Report(
         command,
         (*outcomes, *internal(records, failures or {})),
         unclaimed,
         tuple(records),
-        (*about_ranks(records), *remarks),
+        tuple(dict.fromkeys((*_of_records(records), *unheeded, *remarks))),
         facts or {},
     )
 
@@ -90,17 +94,27 @@ def errored(name: str, words: str) -> Outcome:
     return Outcome("WATCH", f"{name} worked", Verdict.ERRORED, reason=words, contract="watch")
 
 
-def about_ranks(records: Sequence[Record]) -> tuple[str, ...]:
+def _of_records(records: Iterable[Record]) -> Iterable[str]:
     """What the reader must know of the records themselves: damage, no end, missing ranks."""
-    remarks: list[str] = []
-    for record in records:
-        whose = f"rank {record.rank}: " if len(records) > 1 else ""
-        remarks += [whose + remark for remark in record.remarks]
-        if not record.complete:
-            remarks.append(whose + "the record has no end: killed, or still running")
-    world = max((record.world for record in records), default=1)
-    missing = sorted(set(range(world)) - {record.rank for record in records})
-    if missing:
-        some = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        remarks.append(f"{len(missing)} of {world} ranks are not in this report: {some}")
-    return tuple(remarks)
+    return (remark for record in records for remark in record.remarks)
+
+
+def read(folders: Sequence[Path]) -> tuple[Record, ...]:
+    """The records in these folders, those of spawned children behind the others.
+
+    Each group of children has a folder of its own, with ranks from 0 on.
+    Raises UnreadableRecord.
+    """
+    from reefwatch.store import reader
+
+    groups = [sorted(path.glob(f"{SPAWNED}-*")) for path in folders if path.is_dir()]
+    children = [reader.load([group]) for found in groups for group in found]
+    return (*reader.load(folders), *(record for group in children for record in group))
+
+
+def free(folder: Path, rank: int) -> Path:
+    """The folder for a spawned child: of the first group in which its rank has no record yet."""
+    number = 1
+    while (group := folder / f"{SPAWNED}-{number}" / f"rank{rank}.jsonl").exists():
+        number += 1
+    return group.parent

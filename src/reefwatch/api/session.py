@@ -41,6 +41,8 @@ class Session:
         self.launch = launch.read(os.environ)
         self.say = say if say is not None and self.launch.rank == 0 else _silent
         self.folder: Path | None = None
+        """Where the record lies; None while it lies nowhere."""
+        self.run_id = ""
         self.silences: Sequence[Any] | None = None
         self.failures: dict[str, str] = {}
         """What failed in Reefwatch itself: what it was doing, and the error."""
@@ -69,6 +71,8 @@ class Session:
         """Open the record and start the watch. Raises ReefwatchError when one is on already."""
         if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
             raise ReefwatchError("a watch is on already: they cannot be nested")
+        if self.folder is None:
+            self.folder = self._place()
         _on[:] = [self]
         with self.guarded("the record"):
             self._open()
@@ -78,21 +82,21 @@ class Session:
             self._watch = self._build(on_status)
             self._watch.start()
 
-    def _open(self) -> None:
+    def _place(self) -> Path:
+        """The folder for the record. Raises UsageError when `out` is a file."""
         from reefwatch.store import folder
+
+        self.run_id = folder.launch(os.environ).run_id
+        return folder.new(self.settings.out, self.script, self.launch.rank)
+
+    def _open(self) -> None:
         from reefwatch.store.writer import Writer
 
-        if self.folder is None:
-            try:
-                self.folder = folder.new(self.settings.out, self.script, self.launch.rank)
-            except OSError as error:
-                wanted = self.settings.out or self._cwd
-                self.folder = folder.new(_elsewhere(), self.script, self.launch.rank)
-                self.say(
-                    f"cannot write to {wanted} ({error.strerror or error}): "
-                    f"the record is in {self.folder}"
-                )
         self._sink = Writer(self.folder, self._header(), scrub=self.settings.scrub)
+        path = self._sink.path  # elsewhere than asked for when the folder cannot be written
+        self.folder = None if path is None else path.parent
+        for remark in self._sink.record().remarks:
+            self.say(remark)
         if self.settings.claim is not None:
             claim = Evidence("claim.precision", self.settings.claim, source="--claim")
             self._sink.fact("claim.precision", claim)
@@ -102,11 +106,9 @@ class Session:
 
         import reefwatch
 
-        assert self.folder is not None
         return {
-            "schema": 1,
             "reefwatch": reefwatch.__version__,
-            "run_id": self.folder.name,
+            "run_id": self.run_id,
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "argv": self.argv,
             "cwd": str(self._cwd),
@@ -133,7 +135,7 @@ class Session:
             exam=self.settings.exam,
             budget=self.settings.budget,
             strict=self.settings.strict,
-            referee=Referee() if self.settings.strict else None,
+            referee=Referee(self.settings.strict) if self.settings.strict else None,
             options=options,
             on_status=on_status if self.launch.rank == 0 else None,
         )
@@ -144,6 +146,7 @@ class Session:
             "argv": self.argv,
             "script": self.script,
             "folder": str(self.folder),
+            "run_id": self.run_id,
         }
 
     def stop(self, exit: Mapping[str, Any]) -> None:
@@ -163,7 +166,9 @@ class Session:
 
     def judge(self, command: str) -> Report:
         """The report over this rank's record and those of other ranks that can be seen."""
-        facts = {"folder": str(self.folder)} if self.folder is not None else {}
+        facts: dict[str, Any] = {}
+        if self.folder is not None:
+            facts = {"folder": str(self.folder), "html": str(self.folder / "report.html")}
         records: Sequence[Record] = ()
         report: Report | None = None
         with self._own_path():
@@ -209,25 +214,27 @@ class Session:
                     write(kind, path, report)
 
     def _records(self) -> Sequence[Record]:
+        """This process's record, then those of other ranks and of children.
+
+        Those still at work get a moment to end.
+        """
         if self._sink is None:
             return ()
         own: Record = self._sink.record()
-        assert self.folder is not None
-        return [own, *self._others(own)]
-
-    def _others(self, own: Record) -> list[Record]:
-        """The records of other ranks and of children; those still at work get a moment to end."""
-        from reefwatch.store import reader
-
+        if self.folder is None:
+            return (own,)
         beside = min(self.launch.world, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         until = time.monotonic() + RANKS_WAIT
         while True:
-            read = reader.load([self.folder])
-            others = [one for one in read if one.header.get("pid") != own.header.get("pid")]
-            ended = sum(one.complete for one in others) + 1
-            if ended >= beside or time.monotonic() > until:
-                return others
+            read = judging.read([self.folder])
+            if sum(record.complete for record in read) >= beside or time.monotonic() > until:
+                break
             time.sleep(0.2)
+        told = [one for one in read if one.header.get("pid") != own.header.get("pid")]
+        disk = [one for one in read if one.header.get("pid") == own.header.get("pid")]
+        remarks = dict.fromkeys([*own.remarks, *(r for one in disk for r in one.remarks)])
+        # the sink's own is whole even where the disk was full
+        return (replace(own, remarks=tuple(remarks)), *told)
 
     @contextmanager
     def _own_path(self) -> Iterator[None]:
@@ -261,13 +268,6 @@ def write(kind: str, path: Path, report: Report) -> None:
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _elsewhere() -> Path:
-    """A folder for a record that cannot lie where it should."""
-    import tempfile
-
-    return Path(tempfile.mkdtemp(prefix="reefwatch-")) / "run"
 
 
 def _where(error: BaseException) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 from reefwatch.core.errors import UsageError
 
 CLAIMS = {
-    "fp64": "fp64 64 64-true float64",
     "fp32": "fp32 32 32-true float32",
     "tf32": "tf32",
     "bf16": "bf16 bf16-true bfloat16",

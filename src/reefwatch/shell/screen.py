@@ -17,7 +17,17 @@ def text(report: Report, stream: TextIO | None) -> str:
     from reefwatch.show import text as as_text
 
     color = is_terminal(stream) and not os.environ.get("NO_COLOR")
-    return as_text.render(report, color=color, width=min(get_terminal_size((100, 24)).columns, 120))
+    width = min(get_terminal_size((100, 24)).columns, 120)
+    return str(as_text.render(report, color=color, width=width, ascii=not _has_marks(stream)))
+
+
+def _has_marks(stream: TextIO | None) -> bool:
+    """True when the stream's encoding can write more than ASCII."""
+    try:
+        "✓·".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
 
 
 def is_terminal(stream: TextIO | None) -> bool:
