@@ -1,0 +1,215 @@
+"""The verbs, each a straight line: gather, judge, show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from reefwatch.api.settings import Settings, precision
+from reefwatch.core.errors import ReefwatchError, UsageError
+
+if TYPE_CHECKING:
+    from reefwatch.api.session import Session
+    from reefwatch.core.report import ExitPolicy, Report
+
+__all__ = ["explain", "report", "run", "watch", "watch_child"]
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    module: bool = False,
+    claim: str | None = None,
+    exam: float = 20.0,
+    budget: float = 0.02,
+    strict: Iterable[str] | str = (),
+    out: str | os.PathLike[str] | None = None,
+    scrub: bool = True,
+    config: str | os.PathLike[str] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
+    policy: ExitPolicy | None = None,
+    exports: Mapping[str, str] | None = None,
+    say: Callable[[str], None] | None = None,
+    end_screen: Callable[[Report], None] | None = None,
+    on_status: Callable[[Any], None] | None = None,
+) -> int:
+    """Run a program as `__main__` under watch; the exit code for this process.
+
+    Meant for the command line: `__main__`, `sys.argv` and `sys.path` stay the program's. The code
+    is `-SIGINT` when the process should die of Ctrl-C. `say` takes one-line messages, `end_screen`
+    the report; `exports` names further files by format. Raises UsageError before anything runs.
+    """
+    from reefwatch.api import judging
+    from reefwatch.api.session import Session
+    from reefwatch.core.report import ExitPolicy, exit_code
+    from reefwatch.gather import runner
+
+    settings = Settings.of(
+        claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+    )
+    program = runner.prepare(argv, module)
+    if program.kind == "script" and program.code is None:
+        runner.leave_to_python(program)
+    files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
+    session = Session(settings, [program.target, *program.args], program.name, say)
+    if config is not None or baseline is not None:
+        session.silences = judging.silences(settings, Path.cwd())
+    session.start(on_status)
+    ending = runner.run(program)
+    code = ending.code
+    try:
+        if not ending.forked:
+            session.stop({"code": ending.code, "exception": ending.exception})
+            if session.launch.rank == 0 and ending.started:
+                report = session.judge("run")
+                session.write(report, files)
+                report = session.shown(report, end_screen)
+                code = exit_code(report, policy or ExitPolicy(), code)
+    except KeyboardInterrupt:
+        return -signal.SIGINT
+    return -signal.SIGINT if ending.interrupted else code
+
+
+class watch:
+    """Watch a block of code: `with reefwatch.watch(claim="bf16-mixed") as w: ...`.
+
+    Afterwards `w.report` says what held, `w.folder` where the record lies. What the block raises
+    passes through. Raises ReefwatchError when a watch is on already, UsageError for unknown words.
+    """
+
+    def __init__(
+        self,
+        claim: str | None = None,
+        exam: float = 20.0,
+        budget: float = 0.02,
+        strict: Iterable[str] | str = (),
+        out: str | os.PathLike[str] | None = None,
+        *,
+        scrub: bool = True,
+        config: str | os.PathLike[str] | None = None,
+        baseline: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._settings = Settings.of(
+            claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+        )
+        self._session: Session | None = None
+        self._report: Report | None = None
+
+    def __enter__(self) -> watch:
+        from reefwatch.api.session import Session
+
+        if self._session is not None:
+            raise ReefwatchError("this watch was used already: make a new one")
+        argv = list(sys.argv) or [""]
+        name = os.path.splitext(os.path.basename(argv[0]))[0] or "notebook"
+        session = Session(self._settings, argv, name)
+        session.start()
+        self._session = session
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        session = self._session
+        assert session is not None, "the watch was never entered"
+        name = None if kind is None else f"{kind.__name__}: {error}"
+        session.stop({"code": None, "exception": name})
+        self._report = session.judge("watch")
+        if session.launch.rank == 0:
+            session.write(self._report, {})
+            self._report = session.shown(self._report, None)
+
+    @property
+    def report(self) -> Report:
+        """The report. Raises ReefwatchError while the block still runs."""
+        if self._report is None:
+            raise ReefwatchError("the report is made when the watched block ends")
+        return self._report
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the record lies; None when it could be written nowhere."""
+        return None if self._session is None else self._session.folder
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as one HTML file. Raises OSError."""
+        from reefwatch.api.session import write
+
+        write("html", Path(path), self.report)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from reefwatch.api.session import render
+
+        if self._report is None:
+            return "<p>reefwatch: the watched block has not ended</p>"
+        # a page of its own must not spill its styles into the notebook
+        page = escape(render("html", self._report), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe>'
+
+
+def report(
+    folders: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    claim: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
+) -> Report:
+    """Judge recorded runs again, the ranks of one run together.
+
+    Raises UnreadableRecord for what is no record, UsageError for an unknown claim.
+    """
+    from reefwatch.api import judging
+
+    settings = Settings.of(claim, config=config, baseline=baseline)
+    paths = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
+    if not paths:
+        raise UsageError("no run to report on: give its folder")
+    records = judging.read([Path(path) for path in paths])
+    silences = judging.silences(settings, Path.cwd())
+    facts = {"folder": os.path.abspath(paths[0])}
+    return judging.judged("report", records, precision(claim), silences, facts=facts)
+
+
+def explain(code: str | None = None) -> str:
+    """The page of a check, or one line for each. Raises UsageError that names near codes."""
+    from reefwatch.judge import engine
+
+    checks = {check.code: check for check in engine.load()}
+    if code is None:
+        return "\n".join(f"{check.code}  {check.title}" for check in checks.values())
+    check = checks.get(code.upper())
+    if check is not None:
+        return f"{check.code} ({check.contract}, {check.severity.name.lower()})\n\n{check.page}"
+    from difflib import get_close_matches
+
+    near = get_close_matches(code.upper(), checks, n=3, cutoff=0.5)
+    hint = f"near: {', '.join(near)}" if near else "`reefwatch explain` lists all"
+    raise UsageError(f"there is no check {code!r}; {hint}")
+
+
+def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]], None]:
+    """Open the watch of a spawned child (gather/children.py); what is returned closes it."""
+    from reefwatch.api import judging
+    from reefwatch.api.session import Session
+    from reefwatch.gather.launch import Launch
+
+    settings = Settings.of(
+        plan["claim"], plan["exam"], plan["budget"], plan["strict"], scrub=plan["scrub"]
+    )
+    session = Session(settings, plan["argv"], plan["script"])
+    if "RANK" not in os.environ:
+        session.launch = Launch(index, index + 1, index)
+    session.run_id = plan["run_id"]
+    session.folder = judging.free(Path(plan["folder"]), session.launch.rank)
+    session.start()
+    return session.stop

@@ -1,0 +1,120 @@
+"""From records to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reefwatch.api.settings import Settings
+from reefwatch.core.fact import Evidence
+from reefwatch.core.finding import Outcome, Verdict
+from reefwatch.core.record import Record
+from reefwatch.core.report import Report
+
+SPAWNED = "spawned"
+"""Name of the folders of spawned children inside a run's folder, before a dash and a number."""
+
+
+def silences(settings: Settings, cwd: Path) -> tuple[Any, ...]:
+    """The silences of the configuration and the baseline. Raises UsageError."""
+    from reefwatch.judge import engine
+    from reefwatch.store import silences as stored
+
+    codes = {check.code for check in engine.load()}
+    return tuple(stored.load(cwd, settings.config, settings.baseline, codes))
+
+
+def judged(
+    command: str,
+    records: Sequence[Record],
+    claim: str | None = None,
+    silenced: Sequence[Any] = (),
+    failures: Mapping[str, str] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Report:
+    """The report over the records of all ranks. A `claim` overrides what they say of themselves."""
+    from datetime import date
+
+    from reefwatch.judge import engine, silence
+    from reefwatch.store import silences as stored
+
+    if claim is not None:
+        said = Evidence("claim.precision", claim, source="--claim")
+        records = [
+            replace(record, facts={**record.facts, "claim.precision": said}) for record in records
+        ]
+    outcomes, unclaimed = engine.judge(of_the_work(records))
+    found = [finding for outcome in outcomes for finding in outcome.findings]
+    inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
+    outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
+    return Report(
+        command,
+        (*outcomes, *internal(records, failures or {})),
+        unclaimed,
+        tuple(records),
+        tuple(dict.fromkeys((*_of_records(records), *unheeded, *remarks))),
+        facts or {},
+    )
+
+
+def of_the_work(records: Sequence[Record]) -> Sequence[Record]:
+    """The records that bear a verdict: a parent that only started watched children is left out."""
+    if len(records) < 2:
+        return records
+    working = [record for record in records if not _only_started_others(record)]
+    return working or records
+
+
+def _only_started_others(record: Record) -> bool:
+    children = record.fact("watch.children")
+    return (
+        isinstance(children, Evidence)
+        and isinstance(children.value, Mapping)
+        and bool(children.value.get("watched"))
+        and not isinstance(record.fact("run.steps"), Evidence)
+    )
+
+
+def internal(records: Iterable[Record], failures: Mapping[str, str]) -> tuple[Outcome, ...]:
+    """One errored outcome for each thing of Reefwatch's own that failed."""
+    failed = dict(failures)
+    for record in records:
+        for name, fact in record.facts.items():
+            if name.startswith("errored.") and isinstance(fact, Evidence):
+                told = fact.value
+                words = told.get("error", told) if isinstance(told, Mapping) else told
+                failed.setdefault(name.removeprefix("errored."), str(words))
+    return tuple(errored(name, words) for name, words in failed.items())
+
+
+def errored(name: str, words: str) -> Outcome:
+    """The outcome for a part of Reefwatch that failed."""
+    return Outcome("WATCH", f"{name} worked", Verdict.ERRORED, reason=words, contract="watch")
+
+
+def _of_records(records: Iterable[Record]) -> Iterable[str]:
+    """What the reader must know of the records themselves: damage, no end, missing ranks."""
+    return (remark for record in records for remark in record.remarks)
+
+
+def read(folders: Sequence[Path]) -> tuple[Record, ...]:
+    """The records in these folders, those of spawned children behind the others.
+
+    Each group of children has a folder of its own, with ranks from 0 on.
+    Raises UnreadableRecord.
+    """
+    from reefwatch.store import reader
+
+    groups = [sorted(path.glob(f"{SPAWNED}-*")) for path in folders if path.is_dir()]
+    children = [reader.load([group]) for found in groups for group in found]
+    return (*reader.load(folders), *(record for group in children for record in group))
+
+
+def free(folder: Path, rank: int) -> Path:
+    """The folder for a spawned child: of the first group in which its rank has no record yet."""
+    number = 1
+    while (group := folder / f"{SPAWNED}-{number}" / f"rank{rank}.jsonl").exists():
+        number += 1
+    return group.parent

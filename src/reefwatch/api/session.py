@@ -1,0 +1,279 @@
+"""One watch from its start to its report. What fails inside is kept and told, never raised."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from os import getpid  # kept: the program may mock os
+from pathlib import Path
+from typing import Any
+
+from reefwatch.api import judging
+from reefwatch.api.settings import Settings
+from reefwatch.core.errors import ReefwatchError
+from reefwatch.core.fact import Evidence, Json
+from reefwatch.core.record import Record
+from reefwatch.core.report import Report
+
+RANKS_WAIT = 5.0
+"""Seconds that rank 0 waits at the end for the records of the ranks beside it."""
+_on: list[Session] = []
+"""The watch that is on in this process."""
+
+
+class Session:
+    """The watch of this process: sink, instruments, and what went wrong with them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        argv: Sequence[str],
+        script: str,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        from reefwatch.gather import launch
+
+        self.settings, self.argv, self.script = settings, list(argv), script
+        self.launch = launch.read(os.environ)
+        self.say = say if say is not None and self.launch.rank == 0 else _silent
+        self.folder: Path | None = None
+        """Where the record lies; None while it lies nowhere."""
+        self.run_id = ""
+        self.silences: Sequence[Any] | None = None
+        self.failures: dict[str, str] = {}
+        """What failed in Reefwatch itself: what it was doing, and the error."""
+        self._cwd = Path.cwd()
+        self._path = list(sys.path)
+        self._sink: Any = None
+        self._watch: Any = None
+        self._stopped = False
+        self._pid = getpid()
+
+    @contextmanager
+    def guarded(self, what: str) -> Iterator[None]:
+        """Keep a failure inside Reefwatch from the run: it is told, and counts as errored."""
+        try:
+            yield
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            self.failures[what] = words
+            self.say(f"{what} failed: {words}")
+            if self._sink is not None:
+                told: Json = {"error": words, "where": _where(error), "step": -1}
+                with suppress(Exception):
+                    self._sink.fact(f"errored.{what}", Evidence(f"errored.{what}", told))
+
+    def start(self, on_status: Callable[[Any], None] | None = None) -> None:
+        """Open the record and start the watch. Raises ReefwatchError when one is on already."""
+        if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
+            raise ReefwatchError("a watch is on already: they cannot be nested")
+        if self.folder is None:
+            self.folder = self._place()
+        _on[:] = [self]
+        with self.guarded("the record"):
+            self._open()
+        if self._sink is None:
+            return
+        with self.guarded("the watch"):
+            self._watch = self._build(on_status)
+            self._watch.start()
+
+    def _place(self) -> Path:
+        """The folder for the record. Raises UsageError when `out` is a file."""
+        from reefwatch.store import folder
+
+        self.run_id = folder.launch(os.environ).run_id
+        return folder.new(self.settings.out, self.script, self.launch.rank)
+
+    def _open(self) -> None:
+        from reefwatch.store.writer import Writer
+
+        self._sink = Writer(self.folder, self._header(), scrub=self.settings.scrub)
+        path = self._sink.path  # elsewhere than asked for when the folder cannot be written
+        self.folder = None if path is None else path.parent
+        for remark in self._sink.record().remarks:
+            self.say(remark)
+        if self.settings.claim is not None:
+            claim = Evidence("claim.precision", self.settings.claim, source="--claim")
+            self._sink.fact("claim.precision", claim)
+
+    def _header(self) -> dict[str, Any]:
+        from datetime import datetime, timezone
+
+        import reefwatch
+
+        return {
+            "reefwatch": reefwatch.__version__,
+            "run_id": self.run_id,
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "argv": self.argv,
+            "cwd": str(self._cwd),
+            "script": self.script,
+            "python": sys.version.split()[0],
+            "rank": self.launch.rank,
+            "world": self.launch.world,
+            "local_rank": self.launch.local_rank,
+            "pid": getpid(),
+            "host": os.uname().nodename,
+            "options": self.settings.plain(),
+        }
+
+    def _build(self, on_status: Callable[[Any], None] | None) -> Any:
+        from reefwatch.gather import catalog
+        from reefwatch.gather.watch import Watch
+        from reefwatch.judge.strict import Referee
+
+        # `spawned` is what children of torch.multiprocessing.spawn need to open their own watch
+        options = {**self.settings.plain(), "spawned": self._for_children()}
+        return Watch(
+            self._sink,
+            catalog.instruments(options),
+            exam=self.settings.exam,
+            budget=self.settings.budget,
+            strict=self.settings.strict,
+            referee=Referee(self.settings.strict) if self.settings.strict else None,
+            options=options,
+            on_status=on_status if self.launch.rank == 0 else None,
+        )
+
+    def _for_children(self) -> dict[str, Any]:
+        return {
+            **self.settings.plain(),
+            "argv": self.argv,
+            "script": self.script,
+            "folder": str(self.folder),
+            "run_id": self.run_id,
+        }
+
+    def stop(self, exit: Mapping[str, Any]) -> None:
+        """Stop the watch and close the record. Does nothing the second time."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if _on and _on[0] is self:
+            _on.clear()
+        with self._own_path():
+            if self._watch is not None:
+                with self.guarded("the end of the watch"):
+                    self._watch.stop(exit=dict(exit))
+            if self._sink is not None:
+                with self.guarded("the end of the record"):
+                    self._sink.close()
+
+    def judge(self, command: str) -> Report:
+        """The report over this rank's record and those of other ranks that can be seen."""
+        facts: dict[str, Any] = {}
+        if self.folder is not None:
+            facts = {"folder": str(self.folder), "html": str(self.folder / "report.html")}
+        records: Sequence[Record] = ()
+        report: Report | None = None
+        with self._own_path():
+            with self.guarded("reading the record"):
+                records = self._records()
+            if self.silences is None:
+                with self.guarded("reading the silences"):
+                    self.silences = judging.silences(self.settings, self._cwd)
+            with self.guarded("the judge"):
+                # the failures so far; later ones are added by `_final`
+                report = judging.judged(
+                    command, records, None, self.silences or (), self.failures, facts
+                )
+        if report is None:
+            report = Report(command, (), records=tuple(records), facts=facts)
+        return self._final(report)
+
+    def shown(self, report: Report, screen: Callable[[Report], None] | None) -> Report:
+        """The report as it is in the end, after an end screen was shown."""
+        if screen is not None:
+            with self._own_path(), self.guarded("the end screen"):
+                screen(self._final(report))
+        return self._final(report)
+
+    def _final(self, report: Report) -> Report:
+        """The report with what failed in Reefwatch since it was made."""
+        told = {o.reason for o in report.outcomes if o.code == "WATCH"}
+        late = [
+            judging.errored(name, words)
+            for name, words in self.failures.items()
+            if words not in told
+        ]
+        return replace(report, outcomes=(*report.outcomes, *late)) if late else report
+
+    def write(self, report: Report, exports: Mapping[str, Path]) -> None:
+        """Write report.html and report.json into the run's folder, and the exports by format."""
+        files = [(kind, path) for kind, path in exports.items()]
+        if self.folder is not None:
+            files += [(kind, self.folder / f"report.{kind}") for kind in ("html", "json")]
+        with self._own_path():
+            for kind, path in files:
+                with self.guarded(f"writing {path.name}"):
+                    write(kind, path, report)
+
+    def _records(self) -> Sequence[Record]:
+        """This process's record, then those of other ranks and of children.
+
+        Those still at work get a moment to end.
+        """
+        if self._sink is None:
+            return ()
+        own: Record = self._sink.record()
+        if self.folder is None:
+            return (own,)
+        beside = min(self.launch.world, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        until = time.monotonic() + RANKS_WAIT
+        while True:
+            read = judging.read([self.folder])
+            if sum(record.complete for record in read) >= beside or time.monotonic() > until:
+                break
+            time.sleep(0.2)
+        told = [one for one in read if one.header.get("pid") != own.header.get("pid")]
+        disk = [one for one in read if one.header.get("pid") == own.header.get("pid")]
+        remarks = dict.fromkeys([*own.remarks, *(r for one in disk for r in one.remarks)])
+        # the sink's own is whole even where the disk was full
+        return (replace(own, remarks=tuple(remarks)), *told)
+
+    @contextmanager
+    def _own_path(self) -> Iterator[None]:
+        """Import our own late modules past the script's folder, which may shadow their names."""
+        users = sys.path
+        sys.path = list(self._path)
+        try:
+            yield
+        finally:
+            sys.path = users
+
+
+def _silent(text: str) -> None:
+    """What other ranks and code that embeds us say."""
+
+
+def render(kind: str, report: Report) -> str:
+    """The report as `html`, `json`, `junit` or `sarif`."""
+    from importlib import import_module
+
+    text: str = import_module(f"reefwatch.show.{kind}").render(report)
+    return text
+
+
+def write(kind: str, path: Path, report: Report) -> None:
+    """Write one file whole or not at all. Raises OSError."""
+    text = render(kind, report)
+    draft = path.with_name(f".{path.name}.{getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _where(error: BaseException) -> str:
+    link = error.__traceback__
+    while link is not None and link.tb_next is not None:
+        link = link.tb_next
+    if link is None:
+        return ""
+    return f"{os.path.basename(link.tb_frame.f_code.co_filename)}:{link.tb_lineno}"

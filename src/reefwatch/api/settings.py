@@ -1,0 +1,100 @@
+"""What is asked of one watch, every word checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reefwatch.core.errors import UsageError
+
+CLAIMS = {
+    "fp32": "fp32 32 32-true float32",
+    "tf32": "tf32",
+    "bf16": "bf16 bf16-true bfloat16",
+    "fp16": "fp16 fp16-true 16-true float16",
+    "bf16-mixed": "bf16-mixed",
+    "fp16-mixed": "fp16-mixed 16-mixed",
+}
+"""Each precision that can be claimed, with its words (Lightning's `precision=` among them)."""
+STRICT = ("precision", "compile", "dist", "loop")
+"""The contracts that can raise at the first breach."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of one watch."""
+
+    claim: str | None = None
+    exam: float = 20.0
+    """Seconds that the exam may cost, once."""
+    budget: float = 0.02
+    """Share of the steady state's time."""
+    strict: tuple[str, ...] = ()
+    out: Path | None = None
+    scrub: bool = True
+    config: Path | None = None
+    baseline: Path | None = None
+
+    @staticmethod
+    def of(
+        claim: str | None = None,
+        exam: float = 20.0,
+        budget: float = 0.02,
+        strict: Iterable[str] | str = (),
+        out: str | os.PathLike[str] | None = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        baseline: str | os.PathLike[str] | None = None,
+        scrub: bool = True,
+    ) -> Settings:
+        """The settings, with absolute paths: the script may change folder. Raises UsageError."""
+        if not exam >= 0:
+            raise UsageError(f"the exam's allowance is in seconds, from 0 on, not {exam}")
+        if not 0 <= budget < 1:
+            raise UsageError(f"the budget is a share from 0% to below 100%, not {budget:.0%}")
+        return Settings(
+            precision(claim),
+            float(exam),
+            float(budget),
+            contracts(strict),
+            _absolute(out),
+            scrub,
+            _absolute(config),
+            _absolute(baseline),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """What goes into a record's header and to a child process, as JSON."""
+        return {
+            "claim": self.claim,
+            "exam": self.exam,
+            "budget": self.budget,
+            "strict": list(self.strict),
+            "scrub": self.scrub,
+        }
+
+
+def precision(claim: str | None) -> str | None:
+    """The precision that a claim's word stands for. Raises UsageError for an unknown word."""
+    if claim is None:
+        return None
+    for name, words in CLAIMS.items():
+        if claim.strip().lower() in words.split():
+            return name
+    raise UsageError(f"{claim!r} is not a known claim; known: {', '.join(CLAIMS)}")
+
+
+def contracts(strict: Iterable[str] | str) -> tuple[str, ...]:
+    """The contracts of `--strict`, `all` spelled out. Raises UsageError for an unknown word."""
+    asked = strict.split(",") if isinstance(strict, str) else list(strict)
+    for word in asked:
+        if word not in (*STRICT, "all", ""):
+            raise UsageError(f"{word!r} cannot be strict; known: {', '.join(STRICT)}, all")
+    return STRICT if "all" in asked else tuple(word for word in STRICT if word in asked)
+
+
+def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(os.path.abspath(os.path.expanduser(path)))

@@ -1,0 +1,132 @@
+"""An uncaught exception as plain python shows it: our own frames taken out, the user's hook asked.
+
+The order and the texts follow what CPython does in `PyErr_PrintEx` (Python/pythonrun.c).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IMPORTLIB = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+
+
+def is_ours(frame: FrameType) -> bool:
+    """True for a frame of Reefwatch itself."""
+    return frame.f_code.co_filename.startswith(_OURS)
+
+
+def strip(error: BaseException) -> BaseException:
+    """Take our frames out of an exception and of all that are chained to it or grouped in it.
+
+    An import hook of ours keeps Python from trimming its importlib frames around it, so a run of
+    such frames that holds one of ours goes as a whole.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        try:
+            one.__traceback__ = _without_ours(one.__traceback__)
+        except Exception:  # a class of the user's that guards its attributes
+            continue
+        waiting += [one.__cause__, one.__context__]
+        grouped = getattr(one, "exceptions", None)
+        if isinstance(grouped, (tuple, list)):
+            waiting += [part for part in grouped if isinstance(part, BaseException)]
+    return error
+
+
+def _without_ours(first: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    run: list[TracebackType] = []
+
+    def settle() -> None:
+        if not any(is_ours(link.tb_frame) for link in run):
+            kept.extend(run)
+        run.clear()
+
+    link = first
+    while link is not None:
+        if is_ours(link.tb_frame) or link.tb_frame.f_code.co_filename in _IMPORTLIB:
+            run.append(link)
+        else:
+            settle()
+            kept.append(link)
+        link = link.tb_next
+    settle()
+    after: TracebackType | None = None
+    for link in reversed(kept):
+        link.tb_next = after
+        after = link
+    return after
+
+
+def exit_status(stop: SystemExit) -> int:
+    """The status (0-255) that python ends with; a text is printed to stderr, as python does."""
+    code: Any = stop.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        # C takes a long and keeps its low byte; what does not fit becomes -1
+        return code & 0xFF if -(2**63) <= code < 2**63 else 255
+    try:
+        sys.stderr.write(str(code))
+        sys.stderr.write("\n")
+    except Exception:  # python gives up quietly too
+        pass
+    return 1
+
+
+def show(error: BaseException) -> int:
+    """Print an uncaught exception through `sys.excepthook`, as python does; the exit status."""
+    if isinstance(error, SystemExit):
+        return exit_status(error)
+    strip(error)
+    kind, trace = type(error), error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    hook: Any = getattr(sys, "excepthook", None)
+    if hook is None:
+        _write("sys.excepthook is missing\n")
+        sys.__excepthook__(kind, error, trace)
+        return 1
+    second: BaseException | None = None
+    try:
+        sys.audit("sys.excepthook", hook, kind, error, trace)
+        hook(kind, error, trace)
+    except BaseException as raised:
+        second = raised
+    if isinstance(second, SystemExit):
+        return exit_status(second)
+    if second is not None:
+        strip(second)
+        _write("Error in sys.excepthook:\n")
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        _write("\nOriginal exception was:\n")
+        sys.__excepthook__(kind, error, error.__traceback__)
+    return 1
+
+
+def ignored(error: BaseException, where: object) -> None:
+    """Print what python prints of an exception while it shuts down."""
+    strip(error)
+    from traceback import format_tb
+
+    said = " on threading shutdown:" if sys.version_info >= (3, 13) else f" in: {where!r}"
+    trace = "".join(format_tb(error.__traceback__))
+    lines = f"Exception ignored{said}\nTraceback (most recent call last):\n{trace}"
+    _write(f"{lines}{type(error).__name__}: {error}\n")
+
+
+def _write(text: str) -> None:
+    with suppress(Exception):
+        sys.stderr.write(text)

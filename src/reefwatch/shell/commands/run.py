@@ -1,0 +1,124 @@
+"""`reefwatch run [options] script args...`"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from reefwatch.core.errors import UsageError
+from reefwatch.core.report import Report
+from reefwatch.shell import options, screen
+from reefwatch.shell.cli import say
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options before the script; all that follows it is the script's."""
+    made = argparse.ArgumentParser(
+        "reefwatch run",
+        usage="reefwatch run [options] (SCRIPT | -m MODULE) [args...]",
+        description="Run a script, folder, zip or module unchanged, and judge it at its end.",
+        allow_abbrev=False,
+    )
+    made.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    made.add_argument("--out", metavar="DIR", help="the run's folder (default: reefwatch-runs/...)")
+    made.add_argument(
+        "--exam",
+        type=options.seconds,
+        default=20.0,
+        metavar="20s",
+        help="what the close look at the first steps may cost, once",
+    )
+    made.add_argument(
+        "--budget",
+        type=options.share,
+        default=0.02,
+        metavar="2%%",
+        help="share of the time that watching may cost after that",
+    )
+    made.add_argument(
+        "--strict",
+        nargs="?",
+        const="all",
+        default="",
+        metavar="WHAT",
+        help="raise at the first breach: --strict or --strict=precision,compile,dist,loop",
+    )
+    made.add_argument(
+        "--exit-code",
+        choices=("script", "verdict"),
+        default="verdict",
+        help="script: always end with the script's own code",
+    )
+    made.add_argument("--no-scrub", action="store_true", help="keep user, host and secrets as read")
+    made.add_argument("--no-live", action="store_true", help="no live line on a terminal")
+    made.add_argument("--quiet", action="store_true", help="no end screen; the files are written")
+    options.judging(made)
+    options.files(made, "html", "json", "junit", "sarif")
+    return made
+
+
+def split(argv: list[str], made: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
+    """(our options, the program with its arguments).
+
+    Done before argparse: it would look for our options among the script's arguments too.
+    """
+    takes = {
+        name: action.nargs is None for action in made._actions for name in action.option_strings
+    }
+    here = 0
+    while here < len(argv):
+        word = argv[here]
+        if word == "--":
+            return argv[:here], argv[here + 1 :]
+        if word == "-" or not word.startswith("-"):
+            break
+        if word.startswith("-m") and not word.startswith("--"):
+            end = here + (2 if word == "-m" else 1)
+            return argv[:end], argv[end:]
+        if word == "--strict":
+            argv = [*argv[:here], "--strict=all", *argv[here + 1 :]]
+        here += 2 if takes.get(word) else 1
+    return argv[:here], argv[here:]
+
+
+def main(argv: list[str]) -> int:
+    """Run the verb; the exit code of the process."""
+    from reefwatch import api
+    from reefwatch.shell.live import Live
+
+    made = parser()
+    ours, program = split(argv, made)
+    given = made.parse_args(ours)
+    if given.module is None and not program:
+        raise UsageError("nothing to run: give a script, or -m and a module")
+    stderr = sys.stderr  # the script may replace it
+    live = Live(stderr) if not (given.quiet or given.no_live) else None
+
+    def end_screen(report: Report) -> None:
+        if live is not None:
+            live.clear()
+        if not given.quiet and stderr is not None:
+            screen.flush_stdout()
+            print(screen.text(report, stderr), file=stderr, flush=True)
+
+    return api.run(
+        program if given.module is None else [given.module, *program],
+        module=given.module is not None,
+        claim=given.claim,
+        exam=given.exam,
+        budget=given.budget,
+        strict=given.strict,
+        out=given.out,
+        scrub=not given.no_scrub,
+        config=given.config,
+        baseline=given.baseline,
+        policy=options.policy(given),
+        exports={
+            kind: path
+            for kind in ("html", "json", "junit", "sarif")
+            if (path := getattr(given, kind)) is not None
+        },
+        say=say,
+        end_screen=end_screen,
+        on_status=live,
+    )

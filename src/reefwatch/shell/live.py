@@ -1,0 +1,62 @@
+"""A quiet live line on stderr while the run goes on: on a terminal only, no thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, TextIO
+
+from reefwatch.shell.screen import is_terminal
+
+_EVERY = 0.5
+"""Seconds between two drawings."""
+
+
+class Live:
+    """Called with a status at step boundaries, on the thread that trains."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._console: Any = None
+        self._drawn = False
+        self._next = 0.0
+        if is_terminal(stream):
+            from rich.console import Console
+
+            self._console = Console(file=stream, highlight=False, soft_wrap=False)
+
+    def __call__(self, status: Mapping[str, Any]) -> None:
+        """Draw the line, at most twice a second, and not under somebody else's progress bar."""
+        if self._console is None or monotonic() < self._next:
+            return
+        self._next = monotonic() + _EVERY
+        if "tqdm" in sys.modules:
+            return
+        from rich.text import Text
+
+        self.clear()
+        # the cursor stays at the line's start, so the script's next print goes over it
+        line = Text("reefwatch " + words(status), style="dim", no_wrap=True, overflow="ellipsis")
+        line.truncate(self._console.width - 1)
+        self._console.print(line, end="\r")
+        self._drawn = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._drawn:
+            from rich.control import Control
+            from rich.segment import ControlType
+
+            self._console.control(Control((ControlType.ERASE_IN_LINE, 2)))
+            self._drawn = False
+
+
+def words(status: Mapping[str, Any]) -> str:
+    """A status as one line: `step 120  43.1 ms  loss 0.231`."""
+    parts = []
+    for name, value in status.items():
+        if isinstance(value, float):
+            parts.append(f"{name} {value:.4g}")
+        elif value is not None:
+            parts.append(f"{name} {value}")
+    return "  ".join(parts)
