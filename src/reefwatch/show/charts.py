@@ -1,0 +1,289 @@
+"""Charts of a run as inline SVG: step time, loss, memory, temperature, power, clock.
+
+The SVG holds lines only and is stretched to its frame (`preserveAspectRatio="none"`); labels are
+HTML beside it, so that they stay readable on a phone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reefwatch.core.record import Case, Record
+from reefwatch.show import words
+
+POINTS = 480
+"""Points of a line. More values are put together, their lowest and highest drawn as a band."""
+WIDTH, HEIGHT = 1000, 240
+
+
+@dataclass(frozen=True)
+class Point:
+    """Some neighbouring values as one."""
+
+    x: float
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart. `kind` is a, b, or limit (dashed, not in the summary)."""
+
+    name: str
+    points: tuple[Point, ...]
+    kind: str = "a"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label of an axis, `at` percent from its begin."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure, ready for the template. `svg` and `data` hold numbers and fixed words only."""
+
+    title: str
+    summary: str
+    svg: str
+    y: tuple[Label, ...]
+    x: tuple[Label, ...]
+    x_name: str
+    legend: tuple[tuple[str, str], ...]
+    data: str
+    remark: str = ""
+
+
+def thin(values: Sequence[float | None], xs: Sequence[float], most: int = POINTS) -> tuple[Point, ...]:
+    """At most `most` points; what is not finite is left out."""
+    step = max(1, math.ceil(len(values) / most))
+    points = []
+    for begin in range(0, len(values), step):
+        some = [v for v in values[begin : begin + step] if v is not None]
+        if some:
+            points.append(Point(xs[begin], min(some), statistics.fmean(some), max(some)))
+    return tuple(points)
+
+
+def drawable(value: Any) -> float | None:
+    """The value if an axis can hold it."""
+    known = words.finite(value)
+    return known if known is not None and abs(known) < 1e200 else None
+
+
+def charts(record: Record, most: int = POINTS) -> list[Chart]:
+    """Every chart for which the record has values."""
+    made = [_step_time(record, most), _loss(record, most), *_samples(record, most)]
+    return [chart for chart in made if chart is not None]
+
+
+def series(record: Record, kind: str, key: str) -> dict[int, Any]:
+    """Step to value, of events that hold `first` and a list of values."""
+    found: dict[int, Any] = {}
+    for event in Case(record).rows(kind):
+        first, values = drawable(event.data.get("first")), event.data.get(key)
+        if first is not None and isinstance(values, (list, tuple)):
+            found.update(zip(range(int(first), int(first) + len(values)), values, strict=True))
+    return found
+
+
+def _step_time(record: Record, most: int) -> Chart | None:
+    times = {
+        step: time
+        for step, value in sorted(series(record, "perf.steps", "seconds").items())
+        if (time := drawable(value)) is not None
+    }
+    if not times:
+        return None
+    steps, values = list(times), list(times.values())
+    marked = series(record, "perf.steps", "examined")
+    examined = [step for step in steps if marked.get(step)]
+    ordered = sorted(values)
+    median, p95 = ordered[len(ordered) // 2], ordered[int(0.95 * (len(ordered) - 1))]
+    ceiling = ordered[-1]
+    if ceiling > 3 * p95 > 0:  # one slow first step must not flatten all others
+        ceiling = 1.6 * p95
+    above = sum(value > ceiling for value in values)
+    remark = ""
+    if above:
+        remark = f"{words.several(above, 'step')} above the axis, the longest {words.seconds(ordered[-1])}"
+    return _chart(
+        "Step time",
+        f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
+        [Line("step time", thin(values, steps, most))],
+        words.seconds,
+        x_name="step",
+        span=(0.0, ceiling),
+        bands=_bands(examined, steps[0], steps[-1]),
+        legend=(("examined", "examined steps"),) if examined else (),
+        remark=remark,
+    )
+
+
+def _loss(record: Record, most: int) -> Chart | None:
+    told = sorted(series(record, "loop.loss", "values").items())
+    values = [drawable(value) for _, value in told]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    lost = len(values) - len(known)
+    return _chart(
+        "Loss",
+        f"first {words.amount(known[0])}, last {words.amount(known[-1])}",
+        [Line("loss", thin(values, [step for step, _ in told], most))],
+        words.amount,
+        x_name="backward",
+        remark=f"{words.several(lost, 'value')} not finite, not drawn" if lost else "",
+    )
+
+
+def _samples(record: Record, most: int) -> Iterator[Chart | None]:
+    rows = [event.data for event in Case(record).rows("perf.sample")]
+    rows = [row for row in rows if drawable(row.get("t")) is not None]
+    times = [float(row["t"]) for row in rows]
+
+    def line(name: str, key: str, kind: str = "a") -> Line:
+        return Line(name, thin([drawable(row.get(key)) for row in rows], times, most), kind)
+
+    def unit(name: str) -> Callable[[float], str]:
+        return lambda value: f"{words.amount(value)} {name}"
+
+    yield _sampled("Device memory", words.size, [line("used", "memory_used"), line("total", "memory_total", "limit")], base=0)
+    yield _sampled("Temperature", unit("°C"), [line("edge", "temperature"), line("hotspot", "hotspot", "b")])
+    yield _sampled("Power", unit("W"), [line("power", "power"), line("cap", "power_cap", "limit")], base=0)
+    throttled = sum(bool(row.get("throttle")) for row in rows)
+    said = f"throttling in {throttled} of {words.several(len(rows), 'sample')}" if throttled else ""
+    yield _sampled("Clock", unit("MHz"), [line("clock", "clock"), line("highest", "max_clock", "limit")], remark=said, base=0)
+    yield _sampled("Utilisation", unit("%"), [line("busy", "utilisation")], base=0)
+
+
+def _sampled(title: str, written: Callable[[float], str], lines: list[Line], *, base: float | None = None,
+             remark: str = "") -> Chart | None:  # fmt: skip
+    lines = [line for line in lines if line.points]
+    if not lines or lines[0].kind == "limit":
+        return None
+    mids = [point.mid for point in lines[0].points]
+    summary = f"{written(min(mids))} to {written(max(mids))}"
+    span = None
+    if base is not None:
+        span = (base, max(point.high for line in lines for point in line.points))
+    legend = tuple((line.kind, line.name) for line in lines) if len(lines) > 1 else ()
+    return _chart(title, summary, lines, written, x_name="seconds", span=span, legend=legend, remark=remark)
+
+
+def _bands(examined: Sequence[int], first: int, last: int) -> list[tuple[float, float]]:
+    """Examined steps as (begin, end) in thousandths of the axis, neighbours put together."""
+    width = max(1, last - first)
+    bands: list[tuple[float, float]] = []
+    for step in examined:
+        begin = WIDTH * (step - first - 0.5) / width
+        end = WIDTH * (step - first + 0.5) / width
+        if bands and begin - bands[-1][1] < 1:
+            bands[-1] = (bands[-1][0], end)
+        else:
+            bands.append((begin, end))
+    return [(max(0.0, a), min(float(WIDTH), b)) for a, b in bands]
+
+
+def ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """Round values inside a span (1, 2 or 5 times a power of ten)."""
+    rough = (high - low) / count
+    if not rough > 1e-200:
+        return [low]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
+    begin = math.ceil(low / step - 1e-9)
+    found = []
+    while begin * step <= high + step * 1e-9 and len(found) < 12:
+        found.append(begin * step)
+        begin += 1
+    return found
+
+
+def _chart(title: str, summary: str, lines: list[Line], written: Callable[[float], str], *, x_name: str,
+           span: tuple[float, float] | None = None, bands: Sequence[tuple[float, float]] = (),
+           legend: tuple[tuple[str, str], ...] = (), remark: str = "") -> Chart:  # fmt: skip
+    low, high = span or (
+        min(point.low for line in lines for point in line.points),
+        max(point.high for line in lines for point in line.points),
+    )
+    room = (high - low) or abs(high) or 1.0
+    high += 0.06 * room
+    if span is None:
+        low -= 0.06 * room
+    first = min(line.points[0].x for line in lines)
+    last = max(line.points[-1].x for line in lines)
+    frame = _Frame(first, last if last > first else first + 1, low, high)
+    axis = words.size if written is words.size else written
+    y_ticks = _binary(low, high) if axis is words.size else ticks(low, high)
+    x_ticks = [x for x in ticks(first, last, 5) if float(x).is_integer() or x_name == "seconds"]
+    return Chart(
+        title=title,
+        summary=summary,
+        svg=frame.svg(lines, bands, y_ticks),
+        y=tuple(Label(frame.y(tick) / HEIGHT * 100, axis(tick)) for tick in y_ticks),
+        x=tuple(Label(frame.x(tick) / WIDTH * 100, words.amount(tick)) for tick in x_ticks),
+        x_name=x_name,
+        legend=legend,
+        data=frame.data(lines, x_name, written),
+        remark=remark,
+    )
+
+
+def _binary(low: float, high: float) -> list[float]:
+    """Ticks that are round in KiB, MiB, GiB."""
+    power = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024)))
+    return [tick * power for tick in ticks(low / power, high / power)]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The window on the data that a chart shows."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return WIDTH * (value - self.first) / (self.last - self.first)
+
+    def y(self, value: float) -> float:
+        part = (value - self.low) / (self.high - self.low)
+        return HEIGHT * (1 - min(1.0, max(0.0, part)))
+
+    def svg(self, lines: list[Line], bands: Sequence[tuple[float, float]], grid: list[float]) -> str:
+        drawn = [f'<rect class="examined" x="{a:.1f}" y="0" width="{max(1.5, b - a):.1f}" height="{HEIGHT}"/>' for a, b in bands]
+        drawn += [f'<path class="grid" d="M0 {self.y(tick):.1f}H{WIDTH}"/>' for tick in grid]
+        for line in lines:
+            if any(point.low != point.high for point in line.points):
+                there = [f"{self.x(p.x):.1f} {self.y(p.high):.1f}" for p in line.points]
+                back = [f"{self.x(p.x):.1f} {self.y(p.low):.1f}" for p in reversed(line.points)]
+                drawn.append(f'<path class="spread {line.kind}" d="M{"L".join(there + back)}Z"/>')
+            path = "L".join(f"{self.x(p.x):.1f} {self.y(p.mid):.1f}" for p in line.points)
+            if len(line.points) == 1:
+                path += "h6"
+            drawn.append(f'<path class="line {line.kind}" d="M{path}"/>')
+        inside = "".join(drawn)
+        return (
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{inside}</svg>'
+        )
+
+    def data(self, lines: list[Line], x_name: str, written: Callable[[float], str]) -> str:
+        """For the pointer: [x in percent, y in percent, what to say] of the first line."""
+        rows = []
+        for point in lines[0].points:
+            said = f"{x_name} {words.amount(point.x)}: {written(point.mid)}"
+            if point.low != point.high:
+                said += f" ({written(point.low)} to {written(point.high)})"
+            rows.append([round(self.x(point.x) / WIDTH * 100, 2), round(self.y(point.mid) / HEIGHT * 100, 2), said])
+        return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
