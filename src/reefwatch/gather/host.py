@@ -101,7 +101,7 @@ class Host(ABC):
 
 
 class LiveHost(Host):
-    """This machine."""
+    """The machine that runs this."""
 
     @property
     def environ(self) -> Mapping[str, str]:

@@ -155,6 +155,8 @@ class AmdgpuReader(Reader):
             if isinstance(value, Unknown):
                 return value
             values[word] = value
+        if min(values.values()) <= 0:
+            return Unknown(f"{self.source} gives a power limit of 0 W")
         return Evidence("perf.cap", values, "W", self.source)
 
     def link(self) -> Fact:

@@ -105,7 +105,8 @@ def kfd_nodes(host: Host) -> tuple[Node, ...]:
         if not field("simd_count"):
             continue
         banks = [mapping(host.read(path)) for path in host.find(f"{folder}/mem_banks/*/properties")]
-        sizes = [integer(b.get("size_in_bytes")) for b in banks if b.get("heap_type") in ("1", "2")]
+        local = [bank for bank in banks if bank.get("heap_type") in ("1", "2")]
+        sizes = [integer(bank.get("size_in_bytes", "")) for bank in local]
         vram = sum(size for size in sizes if not isinstance(size, Unknown))
         number = integer(folder.rpartition("/")[2])
         nodes.append(
@@ -191,16 +192,15 @@ def _integrated(host: Host, folder: str, node: Node | None) -> bool | None:
 def visible(count: Sequence[str], environ: Mapping[str, str], hip: bool) -> tuple[int, ...]:
     """Which of the cards, given by their uuids (`GPU-...`), torch counts, in its order.
 
-    As the runtimes read the variables: a first unknown entry ends the list. AMD: ROCR_VISIBLE_DEVICES
-    first, then HIP_VISIBLE_DEVICES or else CUDA_VISIBLE_DEVICES among what is left.
+    As the runtimes read the variables: a first unknown entry ends the list. On AMD
+    ROCR_VISIBLE_DEVICES comes first, and HIP_VISIBLE_DEVICES, or else CUDA_VISIBLE_DEVICES, counts
+    among what it leaves.
     """
+    names = ["CUDA_VISIBLE_DEVICES"]
     if hip:
-        second = (
-            "HIP_VISIBLE_DEVICES" if "HIP_VISIBLE_DEVICES" in environ else "CUDA_VISIBLE_DEVICES"
-        )
-        names = ("ROCR_VISIBLE_DEVICES", second)
-    else:
-        names = ("CUDA_VISIBLE_DEVICES",)
+        if "HIP_VISIBLE_DEVICES" in environ:
+            names = ["HIP_VISIBLE_DEVICES"]
+        names.insert(0, "ROCR_VISIBLE_DEVICES")
     left = tuple(range(len(count)))
     for name in names:
         if name not in environ:

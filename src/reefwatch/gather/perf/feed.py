@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections import UserDict
-from collections.abc import Callable
+from threading import get_ident as _get_ident
 from typing import Any
 
 from reefwatch.core.fact import Unknown
@@ -15,28 +12,47 @@ _KEY = "perf.feed"
 
 
 class Wait:
-    """What one thread waited for."""
+    """What one thread waited for. `samples` is 0 when the size of its batches is not known."""
 
-    __slots__ = ("batches", "samples", "seconds")
+    __slots__ = ("_began", "_depth", "_yielded", "batches", "samples", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.batches = 0
         self.samples = 0
+        self._depth = 0
+        self._began = 0.0
+        self._yielded = 0
+
+    def begin(self, now: float, yielded: int) -> None:
+        self._depth += 1
+        if self._depth == 1:  # a dataset that draws from a loader of its own waits only once
+            self._began, self._yielded = now, yielded
+
+    def end(self, now: float, yielded: int, size: int) -> None:
+        self._depth = max(0, self._depth - 1)
+        if self._depth:
+            return
+        self.seconds += now - self._began
+        if yielded > self._yielded:  # else the epoch ended, or the dataset raised
+            self.batches += 1
+            self.samples += size
 
 
 class Feed:
-    """One per watch, shared by the instruments that need it; patches the loader's iterator once."""
+    """One per watch, shared by the instruments that need it; observes the loader's iterator once.
+
+    The batches themselves are not looked at: their size is what the sampler was built with.
+    """
 
     def __init__(self, tools: Tools) -> None:
         self._clock = tools.clock
-        self._tensor = tools.torch.Tensor
         self._waits: dict[int, Wait] = {}
         self.workers: int | None = None
         self.pin_memory: bool | None = None
         self.trouble: Unknown | None = None
         """Why the loader is not watched."""
-        self._patch(tools)
+        self._observe(tools)
 
     @classmethod
     def of(cls, tools: Tools) -> Feed:
@@ -47,54 +63,35 @@ class Feed:
 
     def here(self) -> Wait:
         """What the calling thread has waited for so far."""
-        return self._waits.setdefault(threading.get_ident(), Wait())
+        return self._waits.setdefault(_get_ident(), Wait())
 
     def batches(self) -> int:
         """Batches of all threads."""
         return sum(wait.batches for wait in tuple(self._waits.values()))
 
-    def _patch(self, tools: Tools) -> None:
+    def _observe(self, tools: Tools) -> None:
         patches = tools.options.get("patches")
         if patches is None:
-            self.trouble = Unknown("the data loader was not watched: nothing may be replaced")
+            self.trouble = Unknown("the data loader was not watched: nothing may be observed")
             return
         try:
             owner = tools.torch.utils.data.dataloader._BaseDataLoaderIter
-            patches.replace(owner, "__next__", self._timed)
+            patches.observe(owner, "__next__", self._before, self._after)
         except AttributeError as error:
             self.trouble = Unknown(f"this torch has no data loader iterator as known here: {error}")
 
-    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        clock, note = self._clock, self._note
+    def _before(self, iterator: Any) -> None:
+        self.here().begin(self._clock(), getattr(iterator, "_num_yielded", 0))
 
-        @functools.wraps(original)
-        def __next__(iterator: Any) -> Any:
-            began = clock()
-            batch = original(iterator)
-            note(iterator, batch, clock() - began)
-            return batch
-
-        return __next__
-
-    def _note(self, iterator: Any, batch: Any, seconds: float) -> None:
+    def _after(self, iterator: Any) -> None:
+        now = self._clock()
         wait = self.here()
-        wait.seconds += seconds
-        wait.batches += 1
-        try:
-            wait.samples += self._size(batch)
-            self.workers = int(iterator._num_workers)
-            self.pin_memory = bool(iterator._pin_memory)
-        except Exception:  # a batch of any type: its size is then not known
-            return
+        wait.end(now, getattr(iterator, "_num_yielded", 0), _size(iterator))
+        self.workers = getattr(iterator, "_num_workers", None)
+        self.pin_memory = getattr(iterator, "_pin_memory", None)
 
-    def _size(self, batch: Any, depth: int = 0) -> int:
-        """The first dimension of the batch's first tensor; 0 when there is none."""
-        if isinstance(batch, self._tensor):
-            return int(batch.shape[0]) if batch.dim() else 0
-        if depth < 3 and isinstance(batch, (tuple, list)):
-            parts: Any = batch[:4]
-        elif depth < 3 and isinstance(batch, (dict, UserDict)):
-            parts = tuple(batch.values())[:4]
-        else:
-            return 0
-        return next((size for part in parts if (size := self._size(part, depth + 1))), 0)
+
+def _size(iterator: Any) -> int:
+    """Samples in a full batch; 0 when the sampler does not say."""
+    size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else 0

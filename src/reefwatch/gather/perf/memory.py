@@ -46,9 +46,7 @@ class Memory(Instrument):
     def arm(self, tools: Tools) -> None:
         self._tools = tools
         self._next = tools.clock()
-        from torch.multiprocessing.reductions import StorageWeakRef  # torch has it loaded
-
-        self._weak = StorageWeakRef
+        self._weak = tools.torch.multiprocessing.reductions.StorageWeakRef
 
     def open(self, step: int) -> None:
         self._module = None

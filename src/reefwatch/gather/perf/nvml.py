@@ -98,9 +98,12 @@ class NvmlReader(Reader):
     def cap(self) -> Fact:
         cap = self._scaled("nvmlDeviceGetEnforcedPowerLimit", 1e3)
         default = self._scaled("nvmlDeviceGetPowerManagementDefaultLimit", 1e3)
-        for value in (cap, default):
-            if isinstance(value, Unknown):
-                return value
+        if isinstance(cap, Unknown):
+            return cap
+        if isinstance(default, Unknown):
+            return default
+        if cap <= 0 or default <= 0:
+            return Unknown("NVML gives a power limit of 0 W")
         return Evidence("perf.cap", {"cap": cap, "default": default}, "W", self.source)
 
     def link(self) -> Fact:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from reefwatch.core.fact import Evidence, Fact, Unknown
+from reefwatch.core.fact import Evidence, Fact, Json, Unknown
 from reefwatch.gather.perf.quantiles import RELATIVE_ERROR, Sketch
 from reefwatch.gather.perf.reader import Reader, Sample
 
 BUSY_PERCENT = 80.0
-"""From this utilisation on a sample counts as busy: clock, heat and link of an idle card say nothing."""
+"""From here on a sample counts as busy: clock, heat and link of an idle card say nothing."""
 ENOUGH = 5
 """Busy samples that are needed before anything is said of a busy card."""
 _LINK_LOOKS = 5
@@ -23,6 +23,7 @@ class Tally:
         self.samples = 0
         self.busy = 0
         self.missing: dict[str, str] = {}
+        self._utilisation = Sketch()
         self._clocks = Sketch()
         self._max_clock = 0.0
         self._reasons: Counter[str] = Counter()
@@ -51,8 +52,11 @@ class Tally:
         if spilled is not None:
             first, most = self._spilled or (spilled, spilled)
             self._spilled = [first, max(most, spilled)]
-        if (sample.get("utilisation") or 0.0) >= BUSY_PERCENT:
-            self._add_busy(sample)
+        utilisation = sample.get("utilisation")
+        if utilisation is not None:
+            self._utilisation.add(utilisation)
+            if utilisation >= BUSY_PERCENT:
+                self._add_busy(sample)
 
     def _add_busy(self, sample: Sample) -> None:
         self.busy += 1
@@ -73,6 +77,7 @@ class Tally:
 
     def facts(self) -> dict[str, Fact]:
         return {
+            "perf.busy": self._busy(),
             "perf.heat": self._heat(),
             "perf.clock": self._clock(),
             "perf.cap": self._reader.cap(),
@@ -90,6 +95,16 @@ class Tally:
             f"the card was seen busy in {self.busy} of {self.samples} samples; {ENOUGH} are needed"
         )
 
+    def _busy(self) -> Fact:
+        if self._utilisation.count < ENOUGH:
+            why = self.missing.get("utilisation", f"{self.samples} samples; {ENOUGH} are needed")
+            return Unknown(f"how busy the card was is not known: {why}")
+        value = {
+            "median": round(self._utilisation.quantile(0.5), 1),
+            "samples": self._utilisation.count,
+        }
+        return Evidence("perf.busy", value, "%", self._reader.source)
+
     def _heat(self) -> Fact:
         few = self._few()
         if few is not None:
@@ -102,7 +117,9 @@ class Tally:
         share = None
         if self._hot_clocks.count and self._max_clock:
             share = round(self._hot_clocks.quantile(0.5) / self._max_clock, 3)
-        value = {
+        if self._hot and share is None:
+            return Unknown("the card tells of heat, but how fast it ran then is not known")
+        value: dict[str, Json] = {
             "busy": self.busy,
             "told": self._told,
             "hot": self._hot,
@@ -122,7 +139,7 @@ class Tally:
             reason = self.missing.get("clock") or self.missing.get("max_clock") or "not read"
             return Unknown(f"clock or its maximum is not known: {reason}")
         median = self._clocks.quantile(0.5)
-        value = {
+        value: dict[str, Json] = {
             "busy": self._clocks.count,
             "median": round(median, 1),
             "max": self._max_clock,
@@ -135,7 +152,7 @@ class Tally:
     def _memory(self) -> Fact:
         if not self._room:
             return Unknown(self.missing.get("memory_used", "memory in use was not read"))
-        value = {
+        value: dict[str, Json] = {
             "used": self._used,
             "total": self._room,
             "spilled": self._spilled[1] - self._spilled[0] if self._spilled else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reefwatch.core.fact import Evidence, Fact, Unknown
+from reefwatch.core.fact import Evidence, Fact, Json, Unknown
 from reefwatch.gather.host import Host, LiveHost
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.perf.amdgpu import AmdgpuReader
@@ -22,7 +22,15 @@ COST_SHARE = 0.002
 _MOST_SECONDS = 60.0
 _WRITE_EVERY = 10
 """Samples between two writings of the facts: a run that is killed leaves the last ones."""
-_GPU_FACTS = ("perf.heat", "perf.clock", "perf.cap", "perf.room", "perf.link", "perf.cards")
+_GPU_FACTS = (
+    "perf.busy",
+    "perf.heat",
+    "perf.clock",
+    "perf.cap",
+    "perf.room",
+    "perf.link",
+    "perf.cards",
+)
 
 
 class Telemetry(Instrument):
@@ -130,7 +138,7 @@ class Telemetry(Instrument):
         if reader is None or tally is None:
             return self._trouble or Unknown("no step has ended yet")
         count = self._costs.count
-        value = {
+        value: dict[str, Json] = {
             "kind": reader.kind,
             "name": reader.name,
             "source": reader.source,
@@ -145,6 +153,8 @@ class Telemetry(Instrument):
 
     def _cards(self, device: TorchDevice) -> Fact:
         if not device.hip:
+            if device.integrated is None:
+                return Unknown(f"this torch does not say whether {device.name} is integrated")
             row = {
                 "name": device.name,
                 "integrated": device.integrated,
@@ -155,6 +165,8 @@ class Telemetry(Instrument):
         used = find_card(self._host, device, self._host.environ)
         if isinstance(used, Unknown):
             return used
+        if used.integrated is None and device.integrated is None:
+            return Unknown(f"nothing tells whether {device.name} is part of the processor")
         rows = []
         for card in drm_cards(self._host):
             mine = same_slot(card.slot, used.slot)
