@@ -36,6 +36,12 @@ class Source:
 
     index: str | None
     build: str
+    tag: str = ""
+    """What the local part of the version must begin with: `cpu` for 2.13.0+cpu."""
+
+    @property
+    def where(self) -> str:
+        return self.index or "pip's own index"
 
     def ask(self, python: str) -> list[str]:
         """The command that says which versions there are."""
@@ -61,18 +67,24 @@ def read_machine(root: Path = Path("/"), path: str | None = None) -> Machine:
 
 
 def sources(machine: Machine, spec: str, index: str = "") -> list[Source]:
-    """Where to look for `spec`, best first. `index` (TORCH_INDEX) comes before all defaults."""
-    cpu = Source(f"{WHEELS}/cpu", "the CPU build")
-    own = Source(None, "the build that pip's own index has")
+    """Where to look for `spec`, best first. `index` (TORCH_INDEX) comes before all defaults.
+
+    A machine whose pip already knows a place with the right build (a mirror, a folder of wheels)
+    is asked first. The last one is taken without asking.
+    """
+    cpu = [Source(None, "the CPU build", "cpu"), Source(f"{WHEELS}/cpu", "the CPU build")]
+    rocm = [
+        Source(None, "the ROCm build", "rocm"),
+        Source(f"{WHEELS}/{rocm_of(spec)}", "the ROCm build"),
+    ]
+    last = Source(None, "whichever build is there")
     if index:
-        return [Source(index, "the build at TORCH_INDEX"), own]
+        return [Source(index, "the build at TORCH_INDEX"), last]
     # Many processors carry a small AMD GPU, so an NVIDIA card beside one is the card that is meant.
     if machine.nvidia:
         return [Source(None, "the CUDA build")]
-    if machine.amd:
-        return [Source(f"{WHEELS}/{rocm_of(spec)}", "the ROCm build"), cpu, own]
     # PyPI's Linux wheel is the CUDA build, several GB: the last resort on a machine without a GPU.
-    return [cpu, own]
+    return [*rocm, *cpu, last] if machine.amd else [*cpu, last]
 
 
 def rocm_of(spec: str) -> str:
@@ -82,18 +94,24 @@ def rocm_of(spec: str) -> str:
     return ROCM_OF_TORCH.get(release[1], newest) if release else newest
 
 
-def offers(answer: str, spec: str) -> bool:
-    """True when the answer of `pip index versions` has a version that `spec` accepts.
+def pick(answer: str, spec: str, tag: str = "") -> str | None:
+    """What to ask pip for, given the answer of `pip index versions`; None when it is not there.
 
-    A local part (2.13.0+cpu) is ignored as pip ignores it; other than `==` any version will do.
+    The local part (2.13.0+cpu) is pinned when the build matters, for pip takes any build of 2.13.0.
+    Other than `torch==X` is left to pip, as long as there is any version.
     """
     line = re.search(r"^Available versions: (.*)$", answer, re.MULTILINE)
     versions = [version.strip() for version in line[1].split(",")] if line else []
-    exact = re.fullmatch(r"torch\s*==\s*([\w.!+]+)", spec.strip())
-    if exact is None:
-        return bool(versions)
-    wanted = exact[1]
-    return wanted in versions or wanted in [version.partition("+")[0] for version in versions]
+    exact = re.fullmatch(r"torch\s*==\s*([\w.!]+)", spec.strip())
+    fitting = [
+        version
+        for version in versions
+        if (version.partition("+")[0] == exact[1] if exact else True)
+        and version.partition("+")[2].startswith(tag)
+    ]
+    if not fitting:
+        return None
+    return f"torch=={fitting[0]}" if exact and tag else spec
 
 
 def has_torch(python: str) -> bool:
@@ -102,15 +120,17 @@ def has_torch(python: str) -> bool:
     return subprocess.run([python, "-c", code], check=False).returncode == 0
 
 
-def choose(found: list[Source], python: str, spec: str) -> tuple[Source, list[str]]:
-    """The first source that has `spec`, and a remark for each one passed over."""
+def choose(found: list[Source], python: str, spec: str) -> tuple[Source, str, list[str]]:
+    """(source, what to ask it for, a remark for each index passed over)."""
     remarks: list[str] = []
     for source in found[:-1]:
         asked = subprocess.run(source.ask(python), capture_output=True, text=True, check=False)
-        if asked.returncode == 0 and offers(asked.stdout, spec):
-            return source, remarks
-        remarks.append(f"{source.index} has no {spec} for this machine, or is out of reach")
-    return found[-1], remarks
+        wanted = pick(asked.stdout, spec, source.tag)
+        if wanted is not None:
+            return source, wanted, remarks
+        if source.index:
+            remarks.append(f"{source.index} has no {spec} for this machine, or is out of reach")
+    return found[-1], spec, remarks
 
 
 def main(argv: list[str]) -> int:
@@ -124,14 +144,13 @@ def main(argv: list[str]) -> int:
         return 0
     spec: str = chosen.spec
     found = sources(read_machine(), spec, chosen.index)
-    source, remarks = choose(found, chosen.python, spec)
+    source, wanted, remarks = choose(found, chosen.python, spec)
     for remark in remarks:
         print(f"torch: {remark}", flush=True)
-    where = source.index or "pip's own index"
-    print(f"torch: {spec}, {source.build}, from {where}", flush=True)
-    command = source.install(chosen.python, spec)
+    print(f"torch: {wanted}, {source.build}, from {source.where}", flush=True)
+    command = source.install(chosen.python, wanted)
     if not sys.stdout.isatty():
-        command.append("--quiet")
+        command.append("-qq")
     if chosen.dry_run:
         print(" ".join(command))
         return 0
