@@ -77,7 +77,7 @@ def sources(machine: Machine, spec: str, index: str = "") -> list[Source]:
         Source(None, "the ROCm build", "rocm"),
         Source(f"{WHEELS}/{rocm_of(spec)}", "the ROCm build"),
     ]
-    last = Source(None, "whichever build is there")
+    last = Source(None, "whichever build is there (PyPI's is for CUDA, several GB)")
     if index:
         return [Source(index, "the build at TORCH_INDEX"), last]
     # Many processors carry a small AMD GPU, so an NVIDIA card beside one is the card that is meant.
