@@ -211,12 +211,14 @@ WORKLOADS = {
 class Training:
     """A model in training: bf16 autocast and AdamW; `step()` is one update."""
 
-    def __init__(self, load: Workload, device: str) -> None:
+    def __init__(self, load: Workload, device: str, *, ddp: bool = False) -> None:
         torch.manual_seed(0)
         self.device = device
         self.model = load.build().to(device)
         if load.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
+        if ddp:
+            self.model = nn.parallel.DistributedDataParallel(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
         self.batches: Iterator[Batch] = cycle([load.batch(device) for _ in range(4)])
 
