@@ -2,7 +2,7 @@
 
 Blocks of plain and of watched steps alternate in one process, so that a drift of the machine falls
 on both; what is reported is the median over rounds of the ratio of their times, examined steps
-included. See benchmarks/README.md. On several GPUs: `torchrun --nproc-per-node=N benchmarks/cost.py`.
+included. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -319,8 +319,9 @@ def table(told: dict[str, Any]) -> str:
         pairs = one.get("processes")
         if pairs:
             lines.append(
-                f"- {name}: whole processes ({pairs['pairs']} pairs of {pairs['steps']} steps): second "
-                f"half of the run {pairs['second_half']:.3f}, everything (exam, report) {pairs['whole']:.3f}."
+                f"- {name}: whole processes ({pairs['pairs']} pairs of {pairs['steps']} steps): "
+                f"second half of the run {pairs['second_half']:.3f}, "
+                f"all of it with exam and report {pairs['whole']:.3f}."
             )
     return "\n".join(lines) + "\n"
 
