@@ -164,7 +164,7 @@ class Bench:
 
 def scheduler(watch: reefwatch.watch) -> Any:
     """The scheduler of a watch that is on. Not public: only the benchmark looks at it."""
-    return watch._session.watch.scheduler  # type: ignore[union-attr]
+    return watch._session._watch._scheduler  # type: ignore[union-attr]
 
 
 def counts(watch: reefwatch.watch) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Write the parts of the docs that are made from the code.
 
-    python scripts/docs.py           docs/checks/, one page per check
-    python scripts/docs.py --demo    also the outputs shown in both READMEs, by running the demo
+python scripts/docs.py           docs/checks/, one page per check
+python scripts/docs.py --demo    also the outputs shown in both READMEs, by running the demo
 """
 
 from __future__ import annotations
@@ -113,7 +113,11 @@ def demo_outputs() -> dict[str, str]:
     source = (ROOT / DEMO).read_text()
     for name, text in (("demo", source), ("planted", plant(source))):
         with tempfile.TemporaryDirectory() as made:
-            script = Path(made).resolve() / "examples" / f"{'digits_cnn' if name == 'demo' else 'broken'}.py"
+            script = (
+                Path(made).resolve()
+                / "examples"
+                / f"{'digits_cnn' if name == 'demo' else 'broken'}.py"
+            )
             script.parent.mkdir()
             script.write_text(text)
             first = "make demo" if name == "demo" else "reefwatch run examples/broken.py"
