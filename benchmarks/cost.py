@@ -1,0 +1,382 @@
+"""What watching costs, and how much was seen for it.
+
+Blocks of plain and of watched steps alternate in one process, so that a drift of the machine falls
+on both; what is reported is the median over rounds of the ratio of their times, examined steps
+included. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from models import WORKLOADS, Training
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import reefwatch
+
+HERE = Path(__file__).parent
+MOST_EXAM_STEPS = 400
+
+
+@dataclass(frozen=True)
+class Plan:
+    device: str
+    rounds: int
+    steps: int
+    exam: float
+    budget: float
+    world: int = 1
+
+
+@dataclass
+class Round:
+    """One plain block and one watched block beside it. Times in seconds."""
+
+    plain: float
+    """Mean step of the plain block."""
+    plain_median: float
+    watched: float
+    """Mean step of the steady state under watch, examined steps included."""
+    watched_median: float
+    exam_steps: int = 0
+    exam_overhead: float = 0.0
+    """Time of the exam's steps beyond that of as many plain ones."""
+    exam_step: float = 0.0
+    """Median of the examined steps of the exam."""
+    examined: int = 0
+    start: float = 0.0
+    stop: float = 0.0
+    """Time to begin the watch, and to end it with its report."""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class EmptyMode(TorchDispatchMode):
+    """For scale: what a dispatch mode costs that does nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+FOR_SCALE: dict[str, Callable[[], Any]] = {
+    "identity saved-tensors hook, always on": lambda: torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: tensor, lambda tensor: tensor
+    ),
+    "empty dispatch mode, always on": EmptyMode,
+}
+
+
+class Bench:
+    """One workload on one device."""
+
+    def __init__(self, name: str, plan: Plan) -> None:
+        self.plan = plan
+        self.training = Training(WORKLOADS[name], plan.device, ddp=plan.world > 1)
+        self.cuda = plan.device.startswith("cuda")
+
+    def sync(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def block(self, steps: int, each: bool = False) -> tuple[float, list[float]]:
+        """(mean step, every step) of so many steps. `each` waits for the device after every one."""
+        times = []
+        self.sync()
+        begun = before = time.perf_counter()
+        for _ in range(steps):
+            self.training.step()
+            if each:
+                self.sync()
+            now = time.perf_counter()
+            times.append(now - before)
+            before = now
+        self.sync()
+        return (time.perf_counter() - begun) / steps, times
+
+    def round(self, folder: Path) -> Round:
+        synced = median(self.block(10, each=True)[1])
+        plain, plain_times = self.block(self.plan.steps)
+        begun = time.perf_counter()
+        watch = reefwatch.watch(
+            claim="bf16-mixed", exam=self.plan.exam, budget=self.plan.budget, out=folder
+        )
+        with watch:
+            started = time.perf_counter()
+            exam, examined = self.exam(watch)
+            watched, watched_times = self.block(self.plan.steps)
+            seen = counts(watch)
+            stopped = time.perf_counter()
+        done = time.perf_counter()
+        return Round(
+            plain=plain,
+            plain_median=median(plain_times),
+            watched=watched,
+            watched_median=median(watched_times),
+            exam_steps=len(exam),
+            exam_overhead=sum(exam) - len(exam) * synced,
+            exam_step=median(examined) / synced if examined else 0.0,
+            examined=seen[1],
+            start=started - begun,
+            stop=done - stopped,
+            facts=facts(watch),
+        )
+
+    def exam(self, watch: reefwatch.watch) -> tuple[list[float], list[float]]:
+        """(every step until the exam is over, those that were examined)."""
+        every: list[float] = []
+        examined: list[float] = []
+        for _ in range(MOST_EXAM_STEPS):
+            before = counts(watch)[0]
+            _, (seconds,) = self.block(1, each=True)
+            every.append(seconds)
+            if counts(watch)[0] > before:
+                examined.append(seconds)
+            if agreed(bool(scheduler(watch).ended), self.plan):
+                return every, examined
+        raise SystemExit(f"the exam was not over after {MOST_EXAM_STEPS} steps")
+
+    def scale(self) -> dict[str, float]:
+        """For scale: the ratio that two simple ways to look at every step cost, left on."""
+        steps = max(5, self.plan.steps // 4)
+        ratios: dict[str, list[float]] = {name: [] for name in FOR_SCALE}
+        for _ in range(3):
+            for name, mode in FOR_SCALE.items():
+                plain, _ = self.block(steps)
+                with mode():
+                    ratios[name].append(self.block(steps)[0] / plain)
+        return {name: median(values) for name, values in ratios.items()}
+
+
+def scheduler(watch: reefwatch.watch) -> Any:
+    """The scheduler of a watch that is on. Not public: only the benchmark looks at it."""
+    return watch._session._watch._scheduler  # type: ignore[union-attr]
+
+
+def counts(watch: reefwatch.watch) -> tuple[int, int]:
+    """(examined steps of the exam, of the steady state) so far."""
+    return scheduler(watch).exam_steps, scheduler(watch).steady_examined
+
+
+def facts(watch: reefwatch.watch) -> dict[str, Any]:
+    """What the watch says of itself, as recorded."""
+    record = watch.report.records[0]
+    names = ["watch.exam", "watch.budget", "watch.cost", "precision.ops", "run.steps"]
+    names += [name for name in record.facts if name.startswith("errored.")]
+    return {
+        name: getattr(record.fact(name), "value", None) or getattr(record.fact(name), "reason", "")
+        for name in names
+    }
+
+
+def agreed(mine: bool, plan: Plan) -> bool:
+    """True when it is true on every rank, so that all run the same number of steps."""
+    if plan.world == 1:
+        return mine
+    flag = torch.tensor([float(mine)], device=plan.device)
+    torch.distributed.all_reduce(flag, op=torch.distributed.ReduceOp.MIN)
+    return bool(flag.item())
+
+
+def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
+    """All that is said of one workload."""
+    bench = Bench(name, plan)
+    bench.block(10)
+    rounds = []
+    for number in range(plan.rounds):
+        with scratch() as folder:
+            rounds.append(bench.round(folder))
+        last = rounds[-1]
+        say(f"{name}: round {number + 1} of {plan.rounds}, ratio {last.watched / last.plain:.4f}")
+    ratios = sorted(each.watched / each.plain for each in rounds)
+    return {
+        "about": WORKLOADS[name].about,
+        "plain_ms": 1e3 * median(each.plain for each in rounds),
+        "ratio": median(ratios),
+        "ratio_low": ratios[0],
+        "ratio_high": ratios[-1],
+        "ratio_of_medians": median(each.watched_median / each.plain_median for each in rounds),
+        "exam_step_ratio": median(each.exam_step for each in rounds),
+        "exam_overhead_s": max(each.exam_overhead for each in rounds),
+        "exam_allowance_s": plan.exam,
+        "exam_steps": median(each.exam_steps for each in rounds),
+        "examined": sum(each.examined for each in rounds),
+        "of": plan.rounds * plan.steps,
+        "start_s": median(each.start for each in rounds),
+        "stop_s": median(each.stop for each in rounds),
+        "facts": rounds[-1].facts,
+        "for_scale": bench.scale(),
+        "rounds": [{k: v for k, v in asdict(each).items() if k != "facts"} for each in rounds],
+    }
+
+
+def processes(name: str, plan: Plan, pairs: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """The second opinion: whole runs of a script, plain and under `reefwatch run`."""
+    script = [str(HERE / "train.py"), "--model", name, "--device", plan.device]
+    script += ["--steps", str(2 * plan.steps)]
+    steady, whole = [], []
+    for number in range(pairs):
+        with scratch() as folder:
+            watch = ["-m", "reefwatch", "run", "--out", str(folder / "run")]
+            watch += ["--claim", "bf16-mixed", "--exam", f"{plan.exam:g}s"]
+            order = [[], watch] if number % 2 else [watch, []]
+            told = {bool(prefix): timed([sys.executable, *prefix, *script]) for prefix in order}
+        whole.append(told[True]["process_s"] / told[False]["process_s"])
+        steady.append(told[True]["second_half_s"] / told[False]["second_half_s"])
+        say(f"{name}: pair {number + 1} of {pairs}, second half {steady[-1]:.4f}")
+    return {
+        "pairs": pairs,
+        "steps": 2 * plan.steps,
+        "whole": median(whole),
+        "second_half": median(steady),
+    }
+
+
+def timed(command: list[str]) -> dict[str, float]:
+    begun = time.perf_counter()
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begun
+    if told.returncode not in (0, 3):
+        raise SystemExit(f"{' '.join(command)} ended with {told.returncode}:\n{told.stderr}")
+    return {"process_s": seconds, **json.loads(told.stdout.splitlines()[-1])}
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="reefwatch-cost-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def device_name(device: str) -> str:
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(0)
+    return "cpu"
+
+
+def about_machine(plan: Plan) -> dict[str, Any]:
+    return {
+        "device": device_name(plan.device),
+        "gpus": plan.world if plan.device.startswith("cuda") else 0,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "reefwatch": reefwatch.__version__,
+        "rounds": plan.rounds,
+        "steps": plan.steps,
+        "exam_s": plan.exam,
+        "budget": plan.budget,
+    }
+
+
+def table(told: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    machine = told["machine"]
+    where = f"{machine['device']}, {machine['threads']} threads, torch {machine['torch']}, "
+    where += f"Python {machine['python']}, Reefwatch {machine['reefwatch']}; {machine['rounds']} "
+    where += f"rounds of {machine['steps']} plain and {machine['steps']} watched steps."
+    lines = [where, ""]
+    head = ["model", "plain step", "watched / plain", "lowest - highest", "ratio of medians"]
+    head += ["examined in the steady state", "examined step / plain", "exam", "modules seen"]
+    lines += ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for name, one in told["models"].items():
+        seen = one["facts"].get("precision.ops")
+        modules = f"{seen['modules_seen']} of {seen['modules_total']}" if seen else "not said"
+        row = [
+            f"{name}: {one['about']}",
+            f"{one['plain_ms']:.1f} ms",
+            f"**{one['ratio']:.3f}**",
+            f"{one['ratio_low']:.3f} - {one['ratio_high']:.3f}",
+            f"{one['ratio_of_medians']:.3f}",
+            f"{one['examined']} of {one['of']} steps",
+            f"{one['exam_step_ratio']:.2f}",
+            f"{one['exam_overhead_s']:.1f} s of {one['exam_allowance_s']:g} s, "
+            f"{one['exam_steps']:g} steps",
+            modules,
+        ]
+        lines.append("| " + " | ".join(row) + " |")
+    lines.append("")
+    for name, one in told["models"].items():
+        scale = ", ".join(f"{what} {ratio:.2f}" for what, ratio in one["for_scale"].items())
+        lines.append(f"- {name}: for scale, {scale}.")
+        pairs = one.get("processes")
+        if pairs:
+            lines.append(
+                f"- {name}: whole processes ({pairs['pairs']} pairs of {pairs['steps']} steps): "
+                f"second half of the run {pairs['second_half']:.3f}, "
+                f"all of it with exam and report {pairs['whole']:.3f}."
+            )
+    return "\n".join(lines) + "\n"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--models", nargs="+", choices=list(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="of each block; 100 on the CPU, 400 on a GPU")
+    parser.add_argument("--exam", type=float, default=20.0, help="seconds")
+    parser.add_argument("--budget", type=float, default=0.02, help="share of the steady state")
+    parser.add_argument("--threads", type=int, help="of torch on the CPU")
+    parser.add_argument(
+        "--pairs", type=int, default=2, help="of whole processes; 0 leaves them out"
+    )
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = parse()
+    if chosen.threads:
+        torch.set_num_threads(chosen.threads)
+        os.environ["OMP_NUM_THREADS"] = str(chosen.threads)
+    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    cuda = chosen.device == "cuda"
+    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if cuda else "cpu"
+    if cuda:
+        torch.cuda.set_device(device)
+    if world > 1:
+        torch.distributed.init_process_group("nccl" if cuda else "gloo")
+    steps = chosen.steps or (400 if cuda else 100)
+    plan = Plan(device, chosen.rounds, steps, chosen.exam, chosen.budget, world)
+    names = chosen.models or (["resnet50", "llama"] if cuda else ["cnn", "transformer"])
+
+    def say(text: str) -> None:
+        if rank == 0:
+            print(text, file=sys.stderr, flush=True)
+
+    told: dict[str, Any] = {"machine": about_machine(plan), "models": {}}
+    for name in names:
+        told["models"][name] = measure(name, plan, say)
+        if chosen.pairs and world == 1:
+            told["models"][name]["processes"] = processes(name, plan, chosen.pairs, say)
+    if world > 1:
+        torch.distributed.destroy_process_group()
+    if rank == 0:
+        stem = re.sub(r"[^a-z0-9]+", "-", told["machine"]["device"].lower()).strip("-")
+        stem += f"-x{world}" if world > 1 else ""
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        (chosen.out / f"{stem}-cost.json").write_text(json.dumps(told, indent=1) + "\n")
+        (chosen.out / f"{stem}-cost.md").write_text(table(told))
+        print(table(told))
+
+
+if __name__ == "__main__":
+    main()
