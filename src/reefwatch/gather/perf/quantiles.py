@@ -13,6 +13,19 @@ _LOG = math.log(_BASE)
 _LEAST, _MOST = 1e-9, 1e15
 
 
+def median(counts: Counter[int]) -> int:
+    """The lower median of counted whole numbers. Raises ValueError when nothing was counted."""
+    left = sum(counts.values())
+    if not left:
+        raise ValueError("a median of nothing")
+    left = (left + 1) // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left <= 0:
+            return value
+    raise AssertionError("the counts do not add up")
+
+
 class Sketch:
     """Counts by logarithmic bucket: at most 5600 buckets between 1e-9 and 1e15.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from reefwatch.core.fact import Evidence, Fact, Json, Unknown
-from reefwatch.gather.perf.quantiles import RELATIVE_ERROR, Sketch
+from reefwatch.gather.perf.quantiles import median
 from reefwatch.gather.perf.reader import Reader, Sample
 
 BUSY_PERCENT = 80.0
@@ -23,13 +23,13 @@ class Tally:
         self.samples = 0
         self.busy = 0
         self.missing: dict[str, str] = {}
-        self._utilisation = Sketch()
-        self._clocks = Sketch()
+        self._utilisation: Counter[int] = Counter()
+        self._clocks: Counter[int] = Counter()
         self._max_clock = 0.0
         self._reasons: Counter[str] = Counter()
         self._told = 0
         self._hot = 0
-        self._hot_clocks = Sketch()
+        self._hot_clocks: Counter[int] = Counter()
         self._hottest: dict[str, float] = {}
         self._limits = reader.heat_limits()
         self._used = 0.0
@@ -54,7 +54,7 @@ class Tally:
             self._spilled = [first, max(most, spilled)]
         utilisation = sample.get("utilisation")
         if utilisation is not None:
-            self._utilisation.add(utilisation)
+            self._utilisation[round(utilisation)] += 1
             if utilisation >= BUSY_PERCENT:
                 self._add_busy(sample)
 
@@ -62,7 +62,7 @@ class Tally:
         self.busy += 1
         clock = sample.get("clock")
         if clock is not None:
-            self._clocks.add(clock)
+            self._clocks[round(clock)] += 1
             self._max_clock = max(self._max_clock, sample.get("max_clock") or 0.0)
         if sample.throttle is not None:
             self._told += 1
@@ -70,7 +70,7 @@ class Tally:
             if any(reason.startswith("temperature") for reason in sample.throttle):
                 self._hot += 1
                 if clock is not None:
-                    self._hot_clocks.add(clock)
+                    self._hot_clocks[round(clock)] += 1
         if self._links < _LINK_LOOKS:
             self._links += 1
             self._link = _faster(self._link, self._reader.link())
@@ -96,13 +96,11 @@ class Tally:
         )
 
     def _busy(self) -> Fact:
-        if self._utilisation.count < ENOUGH:
+        looks = sum(self._utilisation.values())
+        if looks < ENOUGH:
             why = self.missing.get("utilisation", f"{self.samples} samples; {ENOUGH} are needed")
             return Unknown(f"how busy the card was is not known: {why}")
-        value = {
-            "median": round(self._utilisation.quantile(0.5), 1),
-            "samples": self._utilisation.count,
-        }
+        value = {"median": median(self._utilisation), "samples": looks}
         return Evidence("perf.busy", value, "%", self._reader.source)
 
     def _heat(self) -> Fact:
@@ -115,8 +113,8 @@ class Tally:
             why = self.missing.get("throttle", "no throttle status")
             return Unknown(f"neither throttle reasons nor a temperature limit: {why}")
         share = None
-        if self._hot_clocks.count and self._max_clock:
-            share = round(self._hot_clocks.quantile(0.5) / self._max_clock, 3)
+        if self._hot_clocks and self._max_clock:
+            share = round(median(self._hot_clocks) / self._max_clock, 3)
         if self._hot and share is None:
             return Unknown("the card tells of heat, but how fast it ran then is not known")
         value: dict[str, Json] = {
@@ -135,19 +133,19 @@ class Tally:
         few = self._few()
         if few is not None:
             return few
-        if self._clocks.count < ENOUGH or not self._max_clock:
+        looks = sum(self._clocks.values())
+        if looks < ENOUGH or not self._max_clock:
             reason = self.missing.get("clock") or self.missing.get("max_clock") or "not read"
             return Unknown(f"clock or its maximum is not known: {reason}")
-        median = self._clocks.quantile(0.5)
+        usual = median(self._clocks)
         value: dict[str, Json] = {
-            "busy": self._clocks.count,
-            "median": round(median, 1),
+            "busy": looks,
+            "median": usual,
             "max": self._max_clock,
-            "share": round(median / self._max_clock, 3),
+            "share": round(usual / self._max_clock, 3),
             "reasons": dict(self._reasons),
         }
-        source = f"{self._reader.source}; median to {RELATIVE_ERROR:.1%}"
-        return Evidence("perf.clock", value, "MHz", source)
+        return Evidence("perf.clock", value, "MHz", self._reader.source)
 
     def _memory(self) -> Fact:
         if not self._room:

@@ -48,6 +48,7 @@ class Telemetry(Instrument):
         self._device: TorchDevice | Unknown = Unknown("no step has ended yet")
         self._trouble: Unknown | None = None
         """Why the GPU in use could not be read."""
+        self._cards: Fact | None = None
         self._began = self._next = 0.0
         self._costs = Sketch()
 
@@ -125,7 +126,9 @@ class Telemetry(Instrument):
             return facts
         facts = {"perf.gpu": Evidence("perf.gpu", True, source=f"torch: {device.name}")}
         facts["perf.device"] = self._described()
-        facts["perf.cards"] = self._cards(device)
+        if self._cards is None:
+            self._cards = self._look_for_cards(device)
+        facts["perf.cards"] = self._cards
         if self._tally is not None:
             facts.update(self._tally.facts())
         else:
@@ -151,11 +154,11 @@ class Telemetry(Instrument):
         }
         return Evidence("perf.device", value, source=reader.source)
 
-    def _cards(self, device: TorchDevice) -> Fact:
+    def _look_for_cards(self, device: TorchDevice) -> Fact:
         if not device.hip:
             if device.integrated is None:
                 return Unknown(f"this torch does not say whether {device.name} is integrated")
-            row = {
+            row: dict[str, Json] = {
                 "name": device.name,
                 "integrated": device.integrated,
                 "used": True,
@@ -167,7 +170,7 @@ class Telemetry(Instrument):
             return used
         if used.integrated is None and device.integrated is None:
             return Unknown(f"nothing tells whether {device.name} is part of the processor")
-        rows = []
+        rows: list[Json] = []
         for card in drm_cards(self._host):
             mine = same_slot(card.slot, used.slot)
             integrated = device.integrated if mine and card.integrated is None else card.integrated

@@ -24,6 +24,8 @@ _BATCH_SECONDS = 1.0
 _FINE_ROWS = 20_000
 """Rows before one row stands for two steps, then four: a long run's record stays small."""
 _WRITE_EVERY = 10.0
+_TRIES = 100
+"""Forward ops of an examined step whose frames are searched for a module with an input."""
 _SIZES = 64
 """Distinct samples-per-step counts that are kept."""
 
@@ -45,7 +47,7 @@ class Timing(Instrument):
         self._drawn = 0
         self._input = 0
         self._root = ""
-        self._asked = False
+        self._tries = 0
         self._rows = Rows()
         self._sent = self._wrote = 0.0
 
@@ -55,16 +57,16 @@ class Timing(Instrument):
         self._sent = self._wrote = tools.clock()
 
     def open(self, step: int) -> None:
-        self._asked = bool(self._input)
+        self._tries = 0 if self._input else _TRIES
 
     def on_op(self, call: Any) -> None:
-        if self._asked or call.phase != "forward":
+        if not self._tries or call.phase != "forward" or self._tools is None:
             return
-        self._asked = True
-        if self._tools is not None:
-            found = _root_input(sys._getframe(1), self._tools.torch)
-            if found is not None:
-                self._root, self._input = found
+        self._tries -= 1
+        found = _root_input(sys._getframe(1), self._tools.torch)
+        if found is not None:
+            self._root, self._input = found
+            self._tries = 0
 
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         tools = self._tools
