@@ -182,27 +182,3 @@ def strix(root: Path, discrete: bool = True) -> ReplayedHost:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return ReplayedHost(root)
-
-
-class Observing:
-    """Patches, as far as the data loader needs them."""
-
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-
-    def observe(self, owner: Any, attribute: str, before: Any, after: Any) -> None:
-        original = getattr(owner, attribute)
-
-        def replacement(instance: Any) -> Any:
-            before(instance)
-            try:
-                return original(instance)
-            finally:
-                after(instance)
-
-        self._undo.append((owner, attribute, original))
-        setattr(owner, attribute, replacement)
-
-    def restore(self) -> None:
-        for owner, attribute, original in self._undo:
-            setattr(owner, attribute, original)

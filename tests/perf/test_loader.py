@@ -7,8 +7,9 @@ import traceback
 from typing import Any
 
 import pytest
-from perf_stage import Clock, Observing, Sink, tools
+from perf_stage import Clock, Sink, tools
 
+from reefwatch.gather.patches import Patches
 from reefwatch.gather.perf.feed import Feed
 from reefwatch.gather.perf.loader import Loader
 
@@ -33,7 +34,7 @@ class Slow(torch.utils.data.Dataset):  # type: ignore[misc,name-defined]
 
 
 def run(examined: int = 0, **options: Any) -> Sink:
-    sink, clock, patches, loader = Sink(), Clock(), Observing(), Loader()
+    sink, clock, patches, loader = Sink(), Clock(), Patches(), Loader()
     given = tools(torch, sink, clock, patches=patches, **options)
     loader.arm(given)
     last = clock.now
@@ -64,7 +65,7 @@ def test_examined_steps_count_only_where_there_is_nothing_else() -> None:
 
 
 def test_no_loader_no_claim() -> None:
-    sink, patches, loader = Sink(), Observing(), Loader()
+    sink, patches, loader = Sink(), Patches(), Loader()
     loader.arm(tools(torch, sink, Clock(), patches=patches))
     loader.on_step(0, 0.1, False)
     loader.disarm()
@@ -84,13 +85,13 @@ def test_a_torch_without_such_an_iterator() -> None:
     class Odd:
         utils = None
 
-    given = tools(Odd, Sink(), Clock(), patches=Observing())
+    given = tools(Odd, Sink(), Clock(), patches=Patches())
     trouble = Feed.of(given).trouble
     assert trouble is not None and "no data loader iterator as known here" in trouble.reason
 
 
 def test_only_the_thread_that_trains_waits() -> None:
-    sink, clock, patches, loader = Sink(), Clock(), Observing(), Loader()
+    sink, clock, patches, loader = Sink(), Clock(), Patches(), Loader()
     loader.arm(tools(torch, sink, clock, patches=patches))
     batches = torch.utils.data.DataLoader(Slow(clock), batch_size=2)
     thread = threading.Thread(target=lambda: list(batches))
@@ -105,7 +106,7 @@ def test_only_the_thread_that_trains_waits() -> None:
 
 
 def test_a_loader_within_a_loader_waits_once() -> None:
-    sink, clock, patches, loader = Sink(), Clock(), Observing(), Loader()
+    sink, clock, patches, loader = Sink(), Clock(), Patches(), Loader()
     given = tools(torch, sink, clock, patches=patches)
     loader.arm(given)
 
@@ -121,7 +122,7 @@ def test_a_loader_within_a_loader_waits_once() -> None:
 
 
 def test_the_batches_are_the_users_own_and_errors_pass() -> None:
-    given = tools(torch, Sink(), Clock(), patches=(patches := Observing()))
+    given = tools(torch, Sink(), Clock(), patches=(patches := Patches()))
     loader = Loader()
     loader.arm(given)
     data = torch.utils.data.DataLoader(torch.arange(6), batch_size=4)

@@ -25,9 +25,10 @@ def test_on_the_cpu_the_owner_holds_most_bytes_at_backward() -> None:
     sink, memory = Sink(), Memory()
     memory.arm(tools(torch, sink, Clock()))
     memory.open(0)
-    big, small = torch.zeros(1000), torch.zeros(10)
+    big, small, written = torch.zeros(1000), torch.zeros(10), torch.zeros(9000)
     memory.on_op(op(aten.mm.default, big, "layers.0"))
     memory.on_op(op(aten.t.default, big.view(10, 100), "views"))
+    memory.on_op(op(aten.add_.Tensor, written, "in place"))
     memory.on_op(op(aten.mm.default, (small, None, 3), "layers.1"))
     memory.on_op(op(aten.mm.default, torch.zeros(100_000), "freed"))
     memory.on_op(op(aten.mm.default, torch.zeros(1_000_000), "late", phase="backward"))
@@ -76,7 +77,7 @@ def walk(fake: Any, memory: Memory, *allocated: tuple[str, int]) -> None:
     memory.open(0)
     for module, size in allocated:
         fake.cuda.state["allocated_bytes"]["all"]["current"] = size
-        memory.on_op(op(None, None, module))
+        memory.on_op(op(aten.mm.default, None, module))
 
 
 def test_on_a_gpu_the_owner_ran_when_most_was_allocated() -> None:

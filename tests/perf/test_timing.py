@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perf_stage import Clock, Observing, Sink, tools
+from perf_stage import Clock, Sink, tools
 
+from reefwatch.gather.patches import Patches
 from reefwatch.gather.perf.quantiles import RELATIVE_ERROR, Sketch, median
 from reefwatch.gather.perf.timing import HEAD, Rows, Timing
 
@@ -148,7 +149,7 @@ def loop(batches: Any, timing: Timing, clock: Clock) -> None:
 @pytest.mark.parametrize(("accumulate", "size"), [(1, 8), (2, 16)])
 def test_samples_a_second_from_the_data_loader(accumulate: int, size: int) -> None:
     data = torch.utils.data.TensorDataset(torch.zeros(84, 3))
-    sink, clock, timing, patches = Sink(), Clock(), Timing(), Observing()
+    sink, clock, timing, patches = Sink(), Clock(), Timing(), Patches()
     timing.arm(tools(torch, sink, clock, patches=patches))
     for n, _ in enumerate(torch.utils.data.DataLoader(data, batch_size=8)):
         if n % accumulate == accumulate - 1:

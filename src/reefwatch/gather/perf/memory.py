@@ -41,6 +41,7 @@ class Memory(Instrument):
         self._module: str | None = None
         self._born: dict[int, tuple[str, int, Any]] = {}
         self._weak: Any = None
+        self._makes: dict[Any, bool] = {}
         self._examined = 0
 
     def arm(self, tools: Tools) -> None:
@@ -122,7 +123,11 @@ class Memory(Instrument):
 
     def _follow(self, call: Any) -> None:
         """Remember the storages that this op made, weakly."""
-        if getattr(call.func, "is_view", False):
+        func = call.func
+        makes = self._makes.get(func)
+        if makes is None:
+            makes = self._makes[func] = _makes_storage(func)
+        if not makes:
             return
         for out in call.out if isinstance(call.out, (tuple, list)) else (call.out,):
             if not isinstance(out, self._tools.torch.Tensor):  # type: ignore[union-attr]
@@ -164,10 +169,16 @@ class Memory(Instrument):
         value = {
             "allocated": int(now),
             "reserved": None,
-            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak": max(int(now), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
             "owner": owner,
             "owner_bytes": size or None,
             "retries": None,
             "device": "cpu",
         }
         return Evidence("perf.memory", value, "bytes", f"resident set of the process; owner: {why}")
+
+
+def _makes_storage(func: Any) -> bool:
+    """False for a view or an op that writes into its input: the bytes are not its own."""
+    mutable = getattr(getattr(func, "_schema", None), "is_mutable", False)
+    return not mutable and not getattr(func, "is_view", False)
