@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
 from reefwatch.gather.patches import Patches, getframe, observed, opaque
@@ -37,7 +38,7 @@ class Moments:
 
     def install(self) -> None:
         torch, told, patches = self._torch, self._attendant, self._patches
-        optimizers = torch.optim.optimizer
+        optimizers = import_module("torch.optim.optimizer")  # torch.optim deletes the name
         before, after = update_hooks(torch, told)
         self._handles.append(optimizers.register_optimizer_step_pre_hook(before))
         self._handles.append(optimizers.register_optimizer_step_post_hook(after))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
