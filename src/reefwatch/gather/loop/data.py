@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.core.fact import Evidence, Json, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.bits import fingerprints
 from reefwatch.gather.loop.place import outermost_call
@@ -110,7 +110,7 @@ class Data(Instrument):
             sink.fact("loop.data", Unknown(why))
             return
         worst = max(compared, key=lambda root: (root.repeats / root.pairs, root.pairs))
-        value = {
+        value: dict[str, Json] = {
             "steps": worst.steps,
             "pairs": worst.pairs,
             "repeats": worst.repeats,

@@ -44,13 +44,13 @@ just made is not one: clipping and hand-written reductions do that too."""
 class _Track:
     """What is known of one parameter's gradient since the optimizer's last update."""
 
-    __slots__ = ("cleared", "dropped", "fed", "grad", "param", "version")
+    __slots__ = ("cleared", "dropped", "fed", "full", "grad", "param", "version")
 
     def __init__(self, param: Any) -> None:
         self.param = weakref.ref(param)
         self.grad: Any = None
         self.version = 0
-        self.cleared = self.fed = self.dropped = False
+        self.cleared = self.fed = self.dropped = self.full = False
 
     def see(self, grad: Any) -> None:
         self.grad = None if grad is None else weakref.ref(grad)
@@ -60,7 +60,7 @@ class _Track:
         """The gradient has just been applied."""
         param = self.param()
         self.see(None if param is None else param.grad)
-        self.cleared = self.fed = self.dropped = False
+        self.cleared = self.fed = self.dropped = self.full = False
 
     def outside(self) -> Any:
         """Look, where no backward ran since the last look.
@@ -221,11 +221,12 @@ class Gradients(Instrument):
         self._by_storage = None
 
     def _look_into(self, suspects: list[tuple[_Track, Any]]) -> None:
-        """Zeroed by what is not an op (an extension's kernel): the values say so."""
+        """Whether there is anything left in them: what is not an op may have zeroed them too."""
         for (track, _), full in zip(
             suspects, nonzero(self._torch, [grad for _, grad in suspects]), strict=True
         ):
             track.cleared |= not full
+            track.full = full
 
     def after_backward(self, loss: Any) -> None:
         self._moment()
@@ -245,8 +246,10 @@ class Gradients(Instrument):
         with unseen(self._torch):
             state.learn(optimizer)
             if state.updates:
-                for track in state.sample(self._open):
-                    track.outside()
+                doubtful = [(t, g) for t in state.sample(self._open) if (g := t.outside()) is not None]
+                stale = [(t, g) for t, g in doubtful if not t.fed]
+        if self._open and state.updates and stale:
+            self._look_into(stale[:: -(-len(stale) // LOOKED_INTO)])
         if state.updates:
             state.verdict = self._judge(state)
             if state.verdict[0] and (not state.uncleared or self._tools.referee):
@@ -287,13 +290,12 @@ class Gradients(Instrument):
         looked = state.sample(not blind)
         held = [track for track in looked if track.grad is not None or track.cleared]
         doubtful = [track for track in held if not track.cleared]
+        full = [track for track in doubtful if track.full]
         fed = [track for track in looked if track.fed]
         dropped = bool(fed) and all(track.dropped for track in fed)
         if not doubtful:
             return [], True, dropped
-        if blind:
-            return [], False, False
-        return doubtful, True, dropped
+        return full, bool(full) and not blind, dropped and not blind
 
     def _count(
         self, state: _Optimizer, uncleared: list[_Track], known: bool, dropped: bool

@@ -15,7 +15,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.core.fact import Evidence, Json, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.modules import Modules, Root
 from reefwatch.gather.loop.place import outermost_call, user_place
@@ -165,8 +165,13 @@ class Phases(Instrument):
         return any(root is r for trained in self._trained.values() for r in trained.roots)
 
     def _tell(self, root: Root, phase: str, training: bool, place: tuple[str, int]) -> None:
-        data = {"module": root.name, "training": training, "phase": phase}
-        data.update(file=place[0], line=place[1])
+        data = {
+            "module": root.name,
+            "training": training,
+            "phase": phase,
+            "file": place[0],
+            "line": place[1],
+        }
         self._tools.sink.event("loop.phase", data, id=f"{phase} {root.name}")
 
     def disarm(self) -> None:
@@ -176,8 +181,8 @@ class Phases(Instrument):
             self._settle(None)
         if self._backwards:
             file, line = self._autocast_place
-            value = {"calls": self._backwards, "in_autocast": self._in_autocast}
-            value.update(file=file, line=line)
+            calls: dict[str, Json] = {"calls": self._backwards, "in_autocast": self._in_autocast}
+            value = calls | {"file": file, "line": line}
             sink.fact("loop.backward", Evidence("loop.backward", value, source="autocast state"))
         else:
             sink.fact("loop.backward", Unknown("no call of Tensor.backward was seen"))
