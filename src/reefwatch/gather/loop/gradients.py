@@ -243,12 +243,15 @@ class Gradients(Instrument):
         if state is None or state.ref() is not optimizer:
             state = self._register(optimizer)
         state.backwards = self._backwards
+        stale: list[tuple[_Track, Any]] = []
         with unseen(self._torch):
             state.learn(optimizer)
             if state.updates:
-                doubtful = [(t, g) for t in state.sample(self._open) if (g := t.outside()) is not None]
+                doubtful = [
+                    (t, g) for t in state.sample(self._open) if (g := t.outside()) is not None
+                ]
                 stale = [(t, g) for t, g in doubtful if not t.fed]
-        if self._open and state.updates and stale:
+        if self._open and stale:
             self._look_into(stale[:: -(-len(stale) // LOOKED_INTO)])
         if state.updates:
             state.verdict = self._judge(state)
@@ -295,7 +298,9 @@ class Gradients(Instrument):
         dropped = bool(fed) and all(track.dropped for track in fed)
         if not doubtful:
             return [], True, dropped
-        return full, bool(full) and not blind, dropped and not blind
+        if blind:
+            return [], False, False
+        return full, bool(full), dropped
 
     def _count(
         self, state: _Optimizer, uncleared: list[_Track], known: bool, dropped: bool
