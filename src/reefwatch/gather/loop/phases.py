@@ -1,0 +1,218 @@
+"""Is autocast left before backward, and are modules in train and eval as the phase wants?
+
+Training: when an optimizer updates, the modules that hold its parameters should be in train mode.
+A part that is frozen in eval on purpose (batch statistics) leaves the others in train mode; only a
+model whose parts are all in eval counts.
+
+Evaluation: a call of such a model under `no_grad`, whose next call with gradients is its own again.
+A generator that makes samples for its discriminator is followed by a call of that one, a target or
+teacher network is in no optimizer, a checkpointed or frozen part runs inside a call that has
+gradients: none of these is an evaluation.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from reefwatch.core.fact import Evidence, Json, Unknown
+from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.loop.modules import Modules, Root
+from reefwatch.gather.loop.place import outermost_call, user_place
+from reefwatch.gather.loop.unseen import unseen
+
+SAMPLE = 8
+"""Modules per optimizer whose mode is read at each update."""
+SEARCHES = 3
+
+
+class _Trained:
+    """The modules that one optimizer trains."""
+
+    def __init__(self, modules: Modules, params: list[Any]) -> None:
+        roots = {id(r): r for p in params if (r := modules.root(p)) is not None}
+        self.roots = list(roots.values())
+        owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
+        self.owners = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
+
+
+class _Call:
+    """One call of a root module, as far as its ops were seen."""
+
+    __slots__ = ("frame", "grad", "noisy", "place", "root")
+
+    def __init__(self, root: Root, frame: int, noisy: bool, place: tuple[str, int]) -> None:
+        self.root, self.frame, self.noisy, self.place = root, frame, noisy, place
+        self.grad = False
+
+
+class Phases(Instrument):
+    """Facts `loop.backward`, `loop.mode`, `loop.evaluation`; events `loop.phase`."""
+
+    name = "loop.phases"
+    contract = "loop"
+    wants_ops = True
+
+    def __init__(self) -> None:
+        self._backwards = self._in_autocast = 0
+        self._autocast_place = ("", 0)
+        self._new: dict[int, weakref.ref[Any]] = {}
+        self._trained: dict[int, _Trained] = {}
+        self._searches = 0
+        self._train = self._eval = 0
+        self._call: _Call | None = None
+        self._pending: list[_Call] = []
+        self._calls = self._noisy_calls = self._windows = self._windows_with = 0
+        self._in_window = False
+
+    def arm(self, tools: Tools) -> None:
+        self._tools = tools
+        self._torch = tools.torch
+        self._kind = tools.torch.nn.Parameter
+        self._entry = tools.torch.nn.Module._call_impl.__code__
+        self._modules = Modules(tools.torch)
+
+    def before_backward(self, loss: Any) -> None:
+        self._end_call()
+        self._backwards += 1
+        with unseen(self._torch):
+            if self._torch.is_autocast_enabled(loss.device.type):
+                if not self._in_autocast:
+                    self._autocast_place = user_place(3)
+                self._in_autocast += 1
+
+    def before_update(self, optimizer: Any, examined: bool) -> None:
+        trained = self._trained.get(id(optimizer))
+        if trained is None:
+            if self._searches < SEARCHES:
+                self._new[id(optimizer)] = weakref.ref(optimizer)
+            return
+        if not trained.owners or not any(root.noisy for root in trained.roots):
+            return
+        if any(m.training for m in trained.owners) or any(r.noisy_in(True) for r in trained.roots):
+            self._train += 1
+            return
+        self._eval += 1
+        for root in trained.roots:
+            if root.noisy:
+                self._tell(root, "train", False, user_place(2))
+
+    def open(self, step: int) -> None:
+        self._in_window = False
+
+    def close(self, step: int) -> bool:
+        self._windows += 1
+        self._windows_with += self._in_window
+        if not self._new:
+            return False
+        self._searches += 1
+        found = {key: o for key, ref in self._new.items() if (o := ref()) is not None}
+        self._new = {}
+        params = {k: [p for g in o.param_groups for p in g["params"]] for k, o in found.items()}
+        self._modules.learn([p for of_one in params.values() for p in of_one])
+        for key, of_one in params.items():
+            self._trained[key] = _Trained(self._modules, of_one)
+        return True
+
+    def on_op(self, call: Any) -> None:
+        if call.phase in ("backward", "optimizer"):
+            return
+        if not call.module:
+            self._end_call()
+            return
+        for arg in call.args:
+            if type(arg) is self._kind:
+                root = self._modules.root(arg)
+                if root is not None:
+                    self._enter(root, call)
+                return
+
+    def _enter(self, root: Root, call: Any) -> None:
+        """An op that uses a parameter of this root."""
+        grad = self._torch.is_grad_enabled()
+        frame = outermost_call(self._entry)
+        now = self._call
+        if now is None or now.root is not root or now.frame != id(frame):
+            self._end_call()
+            above = frame.f_back.f_back if frame is not None and frame.f_back is not None else None
+            place = (above.f_code.co_filename, above.f_lineno) if above is not None else ("", 0)
+            now = self._call = _Call(root, id(frame), root.noisy_in(True), place)
+        now.grad |= grad
+
+    def _end_call(self) -> None:
+        """The call is over: a call with gradients tells what the ones before it were for."""
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if not call.grad:
+            self._pending.append(call)
+            del self._pending[:-1000]
+            return
+        self._settle(call.root)
+
+    def _settle(self, following: Root | None) -> None:
+        pending, self._pending = self._pending, []
+        for call in pending:
+            if (following is None or call.root is following) and self._is_trained(call.root):
+                self._calls += 1
+                self._in_window = True
+                if call.noisy:
+                    self._noisy_calls += 1
+                    self._noisy_root = call.root
+                    self._noisy_place = call.place
+
+    def _is_trained(self, root: Root) -> bool:
+        return any(root is r for trained in self._trained.values() for r in trained.roots)
+
+    def _tell(self, root: Root, phase: str, training: bool, place: tuple[str, int]) -> None:
+        data = {
+            "module": root.name,
+            "training": training,
+            "phase": phase,
+            "file": place[0],
+            "line": place[1],
+        }
+        self._tools.sink.event("loop.phase", data, id=f"{phase} {root.name}")
+
+    def disarm(self) -> None:
+        sink = self._tools.sink
+        self._end_call()
+        if len({id(r) for t in self._trained.values() for r in t.roots}) == 1:
+            self._settle(None)
+        if self._backwards:
+            file, line = self._autocast_place
+            calls: dict[str, Json] = {"calls": self._backwards, "in_autocast": self._in_autocast}
+            value = calls | {"file": file, "line": line}
+            sink.fact("loop.backward", Evidence("loop.backward", value, source="autocast state"))
+        else:
+            sink.fact("loop.backward", Unknown("no call of Tensor.backward was seen"))
+        self._write_mode()
+        self._write_evaluation()
+
+    def _write_mode(self) -> None:
+        sink = self._tools.sink
+        value = {"train_steps": self._train, "eval_steps": self._eval}
+        evidence = Evidence("loop.mode", value, source="Module.training at each update")
+        if self._train or self._eval:
+            sink.fact("loop.mode", evidence)
+            sink.fact("loop.moded", Evidence("loop.moded", True))
+        elif self._trained and any(t.owners for t in self._trained.values()):
+            source = "no dropout and no batch statistics in the trained modules"
+            sink.fact("loop.moded", Evidence("loop.moded", False, source=source))
+        else:
+            sink.fact("loop.moded", Unknown("the modules that are trained were not found"))
+
+    def _write_evaluation(self) -> None:
+        sink = self._tools.sink
+        every = self._windows >= 3 and self._windows_with > 0.9 * self._windows
+        if (
+            every and self._noisy_calls
+        ):  # a part of each step, such as labels made by the model itself
+            self._calls = self._noisy_calls = 0
+        if self._noisy_calls:
+            self._tell(self._noisy_root, "eval", True, self._noisy_place)
+        if self._calls:
+            value = {"calls": self._calls, "in_train_mode": self._noisy_calls}
+            sink.fact("loop.evaluation", Evidence("loop.evaluation", value, source="ops"))
+        else:
+            sink.fact("loop.evaluation", Unknown("no evaluation was seen in the examined steps"))
