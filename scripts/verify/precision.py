@@ -1,4 +1,4 @@
-"""The bars of the precision contract: a fault in every matmul and convolution module of every model.
+"""The bars of the precision contract: a fault in every matmul and convolution module.
 
 Each fault is planted alone, in a model with fresh random weights; one training step under
 bf16 autocast is examined and judged. The healthy twin of each model has to be silent at error

@@ -37,9 +37,8 @@ def test_upcast_is_broken_at_fc1_with_its_line(faultlab, kind):
     assert finding.place.file == faultlab.__file__
     lines = Path(faultlab.__file__).read_text().splitlines()
     assert "F.linear(x.float()" in lines[finding.place.line - 1]
-    assert finding.message == (
-        "aten.addmm.default, aten.mm.default ran in f32 inside a bf16 region, in forward and backward"
-    )
+    ops = "aten.addmm.default, aten.mm.default"
+    assert finding.message == f"{ops} ran in f32 inside a bf16 region, in forward and backward"
     assert finding.why == "autocast was switched off there, inside the region"
     assert finding.claimed == "bf16-mixed, by --claim"
 
