@@ -25,9 +25,22 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Site:
-    """One place in the program under one autocast state. Compared by identity."""
+    """One place in the program under one autocast state. Compared by identity.
 
-    __slots__ = ("autocast", "caller", "compiled", "file", "line", "module", "phase", "region")
+    `origin` is the forward site of an op that the autograd engine ran by itself.
+    """
+
+    __slots__ = (
+        "autocast",
+        "caller",
+        "compiled",
+        "file",
+        "line",
+        "module",
+        "origin",
+        "phase",
+        "region",
+    )
 
     def __init__(
         self,
@@ -39,6 +52,7 @@ class Site:
         region: str | None = None,
         caller: str = "",
         compiled: bool = False,
+        origin: Site | None = None,
     ) -> None:
         self.module = module
         self.file = file
@@ -48,6 +62,7 @@ class Site:
         self.region = region
         self.caller = caller
         self.compiled = compiled
+        self.origin = origin
 
 
 class Codes:

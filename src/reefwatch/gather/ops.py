@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence
@@ -74,6 +74,20 @@ class OpCall:
     layer: OpLayer
 
 
+class _Op(NamedTuple):
+    """What is known of one op: `node` is what autograd calls its backward, without `Backward0`."""
+
+    name: str
+    writes: bool
+    node: str
+    func: Any
+
+
+_PRODUCTS = frozenset(
+    ("Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear", "Convolution")
+)
+
+
 class OpLayer:
     """The dispatch mode with its place in the mode stack. See docs/decisions/0001.
 
@@ -98,8 +112,10 @@ class OpLayer:
         self._forward: dict[int, Site] = {}
         self._back: dict[Site, Site] = {}
         self._sequence = 0
+        self._products: dict[int, str] = {}
         self._last = Site()
-        self._names: dict[int, tuple[str, Any]] = {}
+        self._wrote = False
+        self._names: dict[int, _Op] = {}
         self._step = 0
         self._thread = 0
         self._mode: Any = None
@@ -120,6 +136,7 @@ class OpLayer:
             self.leave()
         self._step, self.phase, self._thread = step, "setup", threading.get_ident()
         self._forward.clear()
+        self._products.clear()
         self._sequence = self._peek()
         self._last = Site()
         self._regions.settle()
@@ -165,7 +182,8 @@ class OpLayer:
     ) -> None:
         """Tell the listeners about one op. Raises Breach, nothing else."""
         try:
-            site = self._locate(frame, out)
+            known = self._names.get(id(func)) or self._learn(func)
+            site = self._locate(frame, out, known)
         except Exception as error:
             for listener in self._listeners:
                 self.drop(listener, error)
@@ -174,10 +192,7 @@ class OpLayer:
         call = self._call if threading.get_ident() == self._thread else OpCall()
         call.layer = self
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
-        known = self._names.get(id(func))
-        if known is None:  # the op is kept with its name, so that its id stays its own
-            known = self._names[id(func)] = (self._name(func), func)
-        call.name = known[0]
+        call.name = known.name
         call.site = site
         call.module, call.file, call.line = site.module, site.file, site.line
         call.phase, call.autocast, call.region = site.phase, site.autocast, site.region
@@ -194,19 +209,27 @@ class OpLayer:
             # a reference kept here would change the use counts that autograd looks at
             call.args = call.kwargs = call.out = None  # type: ignore[assignment]
 
-    def _name(self, func: Any) -> str:
+    def _learn(self, func: Any) -> _Op:
+        """What is told of an op once. The op is kept with it, so that its id stays its own."""
         name = str(func)
-        space = name.partition(".")[0]
+        space, _, rest = name.partition(".")
+        schema = getattr(func, "_schema", None)
+        writes = schema is not None and any(
+            a.alias_info is not None and a.alias_info.is_write for a in schema.arguments
+        )
+        words = rest.partition(".")[0].strip("_").split("_")
+        known = _Op(name, writes, "".join(word.capitalize() for word in words), func)
+        self._names[id(func)] = known
         if not hasattr(func, "_schema"):
             self._miss(f"inside the higher-order operator {name}")
         elif space not in ("aten", "prims", "prim", "profiler", "inductor", "quantized", "mkldnn"):
             self._miss(f"inside the custom operator {name.rpartition('.')[0]}")
-        return name
+        return known
 
     def _miss(self, reason: str) -> None:
         self.unseen[reason] = self.unseen.get(reason, 0) + 1
 
-    def _locate(self, frame: FrameType, out: Any) -> Site:
+    def _locate(self, frame: FrameType, out: Any, op: _Op) -> Site:
         node = self._current_node()
         if node is not None:
             return self._locate_backward(frame, out, node)
@@ -244,12 +267,16 @@ class OpLayer:
         site = self._site(path, line_frame, self.phase, self._state(out), compiled)
         sequence = self._peek()
         if sequence != self._sequence:
-            # nodes between the last op's and this one's were made after the last op returned
+            # a node between the last op's and this one's: an in-place op on a view makes one when
+            # it has returned; any other belongs to a custom Function that this op is the first of
+            between = self._last if self._wrote else site
             for number in range(self._sequence, sequence - 1):
-                self._forward[number] = self._last
+                self._forward[number] = between
             self._forward[sequence - 1] = site
+            if op.node in _PRODUCTS:
+                self._products[sequence - 1] = op.node
             self._sequence = sequence
-        self._last = site
+        self._last, self._wrote = site, op.writes
         return site
 
     def _state(self, out: Any) -> tuple[str, str | None]:
@@ -292,7 +319,11 @@ class OpLayer:
     def _locate_backward(self, frame: FrameType, out: Any, node: Any) -> Site:
         """An op that a node of the graph runs: the node's forward site, and its own line if any."""
         self.phase = "backward"
-        origin = self._forward.get(node._sequence_nr())
+        number = node._sequence_nr()
+        origin = self._forward.get(number)
+        kind = node.name().partition("Backward")[0]
+        if kind in _PRODUCTS and self._products.get(number) != kind:
+            origin = None  # numbers are given out by each thread: this node is another thread's
         own, module, compiled = self._python_in_backward(frame)
         if own is not None:
             # recomputed forward (checkpointing), or the backward of the user's own Function
@@ -320,6 +351,7 @@ class OpLayer:
                 origin.region,
                 origin.caller,
                 origin.compiled or compiled,
+                origin,
             )
         return back
 

@@ -44,6 +44,7 @@ class PrecisionAudit(Instrument):
         self._weights_cast: dict[int, int] = {}
         self._device = "cpu"
         self._devices: set[str] = set()
+        self._policy_sites: set[Any] = set()
         self._layer: Any = None
         self._flagged = False
         self._examined = self._of = self._ops = self._orphans = 0
@@ -157,6 +158,11 @@ class PrecisionAudit(Instrument):
         if kind != "cast":
             before = self._cast_before(call)
             row.cause = of_op(kind, row.ins, row.outs, call.site, before, writes)
+            if kind in ("matmul", "conv"):
+                if row.cause == "policy":
+                    self._policy_sites.add(call.site)
+                elif row.cause == "inherited" and call.site.origin in self._policy_sites:
+                    row.cause = "policy"
             if row.cause in ("inherited", "type promotion"):
                 self._blame(row, call)
         if kind in ("matmul", "conv"):

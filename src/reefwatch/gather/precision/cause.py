@@ -76,9 +76,10 @@ def of_op(
             return None
         if site.autocast == "off":
             return "autocast off"
-        # autocast was on: it does not touch `out=` and in-place forms; a composite op of its
-        # fp32 list (cdist, linalg) runs its own products in fp32
-        return "inherited" if writes or site.phase == "backward" else "policy"
+        # autocast was on: it does not touch fp64, nor `out=` and in-place forms; but a composite op
+        # of its fp32 list (cdist, linalg) or attention's plain path runs its own products in fp32
+        own = writes or "f64" in floats or site.phase == "backward"
+        return "inherited" if own else "policy"
     if not any(dtype in HIGH for dtype in outs) or not floats:
         return None
     if site.phase == "backward":

@@ -22,7 +22,8 @@ Rows = list[Mapping[str, Any]]
 
 _WHY = {
     "autocast off": "autocast was switched off there, inside the region",
-    "inherited": "autocast does not cast the operands of out= and in-place forms",
+    "inherited": "its operands were wide, and autocast does not cast fp64, out=, in-place forms, "
+    "nor anything in a backward written in Python",
     None: "autocast did not apply there",
 }
 
