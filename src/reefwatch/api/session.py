@@ -118,7 +118,7 @@ class Session:
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "argv": self.argv,
             "cwd": str(self.cwd),
-            "script": self.script,
+            "script": self.argv[0] if self.argv else "",
             "python": sys.version.split()[0],
             "rank": self.launch.rank,
             "world": self.launch.world,
