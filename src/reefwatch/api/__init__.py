@@ -58,7 +58,7 @@ def run(
     files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
     session = Session(settings, [program.target, *program.args], program.name, say)
     if config is not None or baseline is not None:
-        session.silences = judging.silences(settings, Path.cwd())
+        session.silences = judging.silences(settings, session.cwd)
     session.start(on_status)
     ending = runner.run(program)
     code = ending.code

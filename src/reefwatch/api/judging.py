@@ -102,14 +102,18 @@ def _of_records(records: Iterable[Record]) -> Iterable[str]:
 def read(folders: Sequence[Path]) -> tuple[Record, ...]:
     """The records in these folders, those of spawned children behind the others.
 
-    Each group of children has a folder of its own, with ranks from 0 on.
-    Raises UnreadableRecord.
+    Each group of children has a folder of its own, with ranks from 0 on. Raises UnreadableRecord.
     """
     from reefwatch.store import reader
 
-    groups = [sorted(path.glob(f"{SPAWNED}-*")) for path in folders if path.is_dir()]
-    children = [reader.load([group]) for found in groups for group in found]
-    return (*reader.load(folders), *(record for group in children for record in group))
+    records = reader.load(folders)
+    run = records[0].header.get("run_id")
+    for folder in folders:
+        for group in sorted(folder.glob(f"{SPAWNED}-*")):
+            children = reader.load([group])
+            if children[0].header.get("run_id") == run:  # else of an earlier run with this --out
+                records += children
+    return records
 
 
 def free(folder: Path, rank: int) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 from reefwatch.api import judging
 from reefwatch.api.settings import Settings
-from reefwatch.core.errors import ReefwatchError
+from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.core.fact import Evidence, Json
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
@@ -46,7 +46,7 @@ class Session:
         self.silences: Sequence[Any] | None = None
         self.failures: dict[str, str] = {}
         """What failed in Reefwatch itself: what it was doing, and the error."""
-        self._cwd = Path.cwd()
+        self.cwd = _cwd()
         self._path = list(sys.path)
         self._sink: Any = None
         self._watch: Any = None
@@ -68,14 +68,20 @@ class Session:
                     self._sink.fact(f"errored.{what}", Evidence(f"errored.{what}", told))
 
     def start(self, on_status: Callable[[Any], None] | None = None) -> None:
-        """Open the record and start the watch. Raises ReefwatchError when one is on already."""
+        """Open the record, start the watch. Raises ReefwatchError when one is on, UsageError."""
         if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
             raise ReefwatchError("a watch is on already: they cannot be nested")
-        if self.folder is None:
-            self.folder = self._place()
-        _on[:] = [self]
+        wrong: UsageError | None = None
         with self.guarded("the record"):
-            self._open()
+            try:
+                if self.folder is None:
+                    self.folder = self._place()
+                self._open()
+            except UsageError as error:  # `out` is a file
+                wrong = error
+        if wrong is not None:
+            raise wrong
+        _on[:] = [self]
         if self._sink is None:
             return
         with self.guarded("the watch"):
@@ -111,8 +117,8 @@ class Session:
             "run_id": self.run_id,
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "argv": self.argv,
-            "cwd": str(self._cwd),
-            "script": self.script,
+            "cwd": str(self.cwd),
+            "script": self.argv[0] if self.argv else "",
             "python": sys.version.split()[0],
             "rank": self.launch.rank,
             "world": self.launch.world,
@@ -176,7 +182,7 @@ class Session:
                 records = self._records()
             if self.silences is None:
                 with self.guarded("reading the silences"):
-                    self.silences = judging.silences(self.settings, self._cwd)
+                    self.silences = judging.silences(self.settings, self.cwd)
             with self.guarded("the judge"):
                 # the failures so far; later ones are added by `_final`
                 report = judging.judged(
@@ -214,7 +220,7 @@ class Session:
                     write(kind, path, report)
 
     def _records(self) -> Sequence[Record]:
-        """This process's record, then those of other ranks and of children.
+        """The record of this process, then those of other ranks and of children.
 
         Those still at work get a moment to end.
         """
@@ -226,7 +232,10 @@ class Session:
         beside = min(self.launch.world, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         until = time.monotonic() + RANKS_WAIT
         while True:
-            read = judging.read([self.folder])
+            try:
+                read = judging.read([self.folder])
+            except ReefwatchError as error:
+                return (replace(own, remarks=(*own.remarks, str(error))),)
             if sum(record.complete for record in read) >= beside or time.monotonic() > until:
                 break
             time.sleep(0.2)
@@ -245,6 +254,13 @@ class Session:
             yield
         finally:
             sys.path = users
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it was deleted; a script elsewhere can still be run
+        return Path("/")
 
 
 def _silent(text: str) -> None:

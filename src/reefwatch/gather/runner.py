@@ -215,6 +215,8 @@ def _compiled(source: bytes, path: str) -> CodeType | None:
 
 def _absolute(path: str) -> str:
     """As the interpreter does it: `..` stays, and from 3.11 on a lone `.` is the folder itself."""
+    if os.path.isabs(path):
+        return path
     alone = path == "." and sys.version_info >= (3, 11)
     return os.getcwd() if alone else os.path.join(os.getcwd(), path)
 
