@@ -177,10 +177,12 @@ def facts(watch: reefwatch.watch) -> dict[str, Any]:
     record = watch.report.records[0]
     names = ["watch.exam", "watch.budget", "watch.cost", "precision.ops", "run.steps"]
     names += [name for name in record.facts if name.startswith("errored.")]
-    return {
-        name: getattr(record.fact(name), "value", None) or getattr(record.fact(name), "reason", "")
-        for name in names
-    }
+    return {name: value for name in names if (value := known(record.fact(name))) is not None}
+
+
+def known(fact: Any) -> Any:
+    """The value of an Evidence; None for an Unknown."""
+    return getattr(fact, "value", None)
 
 
 def agreed(mine: bool, plan: Plan) -> bool:

@@ -21,8 +21,9 @@ PLANTED = (
     ("        optimizer.zero_grad()\n", ""),
     (
         "        return self.head(self.body(self.stem(images)).flatten(1))\n",
-        '        with torch.autocast("cpu", enabled=False):\n'
-        "            return self.head(self.body(self.stem(images)).float().flatten(1))\n",
+        "        features = self.body(self.stem(images)).flatten(1)\n"
+        "        with torch.autocast(features.device.type, enabled=False):\n"
+        "            return self.head(features.float())\n",
     ),
 )
 """Two faults that no test of a training script would see: (line, what becomes of it)."""
@@ -88,40 +89,33 @@ def plant(source: str) -> str:
 
 
 def watched(script: Path, folder: Path) -> str:
-    """What `reefwatch run` prints on a pipe, stdout and stderr as they come."""
-    out = folder / "reefwatch-runs" / "demo"
-    command = [sys.executable, "-m", "reefwatch", "run", "--claim", "bf16-mixed"]
-    command += ["--out", str(out.relative_to(folder)), str(script.relative_to(folder))]
-    environ = {**os.environ, "COLUMNS": "96", "PYTHONUNBUFFERED": "1"}
+    """A session on a terminal's width: what `reefwatch run` prints, and its exit code."""
+    words = ["run", "--claim", "bf16-mixed", str(script.relative_to(folder))]
     told = subprocess.run(
-        command,
+        [sys.executable, "-m", "reefwatch", *words],
         cwd=folder,
-        env=environ,
+        env={**os.environ, "COLUMNS": "96", "PYTHONUNBUFFERED": "1", "LANG": "C.UTF-8"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
         timeout=300,
     )
-    shown = told.stdout.replace(str(folder) + "/", "")
-    return f"{shown.rstrip()}\n$ echo $?\n{told.returncode}\n"
+    shown = told.stdout.replace(str(folder) + "/", "").rstrip()
+    return f"$ reefwatch {' '.join(words)}\n{shown}\n$ echo $?\n{told.returncode}\n"
 
 
 def demo_outputs() -> dict[str, str]:
     """Name of a block in the READMEs -> its text, by running the example as it is and broken."""
-    blocks = {}
     source = (ROOT / DEMO).read_text()
+    blocks = {}
     for name, text in (("demo", source), ("planted", plant(source))):
         with tempfile.TemporaryDirectory() as made:
-            script = (
-                Path(made).resolve()
-                / "examples"
-                / f"{'digits_cnn' if name == 'demo' else 'broken'}.py"
-            )
+            folder = Path(made).resolve()
+            script = folder / "examples" / Path(DEMO).name
             script.parent.mkdir()
             script.write_text(text)
-            first = "make demo" if name == "demo" else "reefwatch run examples/broken.py"
-            blocks[name] = f"$ {first}\n" + watched(script, script.parent.parent)
+            blocks[name] = watched(script, folder)
     return blocks
 
 

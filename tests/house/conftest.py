@@ -21,7 +21,9 @@ def script() -> Callable[[str], ModuleType]:
     """Loads `scripts/<name>.py` as a module."""
 
     def load(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(f"house_{name}", ROOT / f"scripts/{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"house_{name}".replace("/", "_"), ROOT / f"scripts/{name}.py"
+        )
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # dataclasses look their module up
