@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Hand-made records and reports: one realistic run, and the shapes a report can have.
 
 `cnn_record()` is a bf16-mixed CNN on images, 300 steps, with everything that docs/record.md names
@@ -37,7 +38,7 @@ def layers() -> list[tuple[str, str, int]]:
                 found.append((f"{path}.norm{number}", "norm", 1))
             if block == 0 and stage > 1:
                 found.append((f"{path}.shortcut", "conv", width // 64))
-    return [*found, ("head.proj", "matmul", 6), ("head.fc", "matmul", 1)]
+    return [*found, ("head.proj", "matmul", 32), ("head.fc", "matmul", 1)]
 
 
 def op_events(upcast: bool = True, more: int = 0) -> list[Event]:
@@ -50,14 +51,18 @@ def op_events(upcast: bool = True, more: int = 0) -> list[Event]:
             if kind != "norm" and low and phase == "forward":
                 rows.append(_op(module, "cast", size, phase, "bf16"))
     rows.append(_op("", "loss", 1, "forward", "f32"))
-    for n in range(more):
-        rows.append(_op(f"extra.{n % 97}.block.{n % 13}.lin{n}", "matmul", n % 7 + 1, "forward", "bf16"))
+    rows += [
+        _op(f"extra.{n % 97}.block.{n % 13}.lin{n}", "matmul", n % 7 + 1, "forward", "bf16")
+        for n in range(more)
+    ]
     return [Event("precision.op", row, id=str(n)) for n, row in enumerate(rows)]
 
 
 def _op(module: str, kind: str, size: int, phase: str, dtype: str) -> dict[str, Any]:
     names = {"conv": "aten.convolution", "matmul": "aten.mm", "norm": "aten.native_batch_norm"}
-    op = names.get(kind, {"cast": "aten._to_copy", "loss": "aten.nll_loss_forward"}.get(kind, "aten.add"))
+    op = names.get(
+        kind, {"cast": "aten._to_copy", "loss": "aten.nll_loss_forward"}.get(kind, "aten.add")
+    )
     if phase == "backward":
         op += "_backward"
     heavy = kind in ("conv", "matmul")
@@ -73,7 +78,11 @@ def _op(module: str, kind: str, size: int, phase: str, dtype: str) -> dict[str, 
         "phase": phase,
         "autocast": "off" if upcast else "bf16",
         "region": "bf16",
-        "cause": "explicit upcast" if upcast else "policy" if kind in ("cast", "norm", "loss") else None,
+        "cause": "explicit upcast"
+        if upcast
+        else "policy"
+        if kind in ("cast", "norm", "loss")
+        else None,
         "calls": 22,
         "flops": (2 if phase == "backward" else 1) * size * 3.1e9 if heavy else 0,
         "bytes": size * 5.2e6 * (2 if dtype == "f32" else 1),
@@ -90,7 +99,10 @@ def step_events(steps: int = 300, exam: int = 20, every: int = 100) -> list[Even
         times.append(round(time + (0.09 if n % 83 == 61 else 0), 5))
         examined.append(int(seen))
     return [
-        Event("perf.steps", {"first": n, "seconds": times[n : n + 100], "examined": examined[n : n + 100]})
+        Event(
+            "perf.steps",
+            {"first": n, "seconds": times[n : n + 100], "examined": examined[n : n + 100]},
+        )
         for n in range(0, steps, 100)
     ]
 
@@ -233,7 +245,9 @@ def held(code: str, title: str, contract: str, *coverage: Coverage) -> Outcome:
 
 def broken(code: str, title: str, contract: str, *findings: Finding, severity: Severity = Severity.ERROR,
            coverage: tuple[Coverage, ...] = ()) -> Outcome:  # fmt: skip
-    return Outcome(code, title, Verdict.BROKEN, severity, findings, contract=contract, coverage=coverage)
+    return Outcome(
+        code, title, Verdict.BROKEN, severity, findings, contract=contract, coverage=coverage
+    )
 
 
 def unproven(code: str, title: str, contract: str, reason: str) -> Outcome:
@@ -241,7 +255,9 @@ def unproven(code: str, title: str, contract: str, reason: str) -> Outcome:
 
 
 HELD = (
-    held("PREC001", "Matmuls and convolutions run in the claimed dtype", "precision", STEPS, MODULES),
+    held(
+        "PREC001", "Matmuls and convolutions run in the claimed dtype", "precision", STEPS, MODULES
+    ),
     held("PREC002", "Parameters are kept in the claimed dtype", "precision", MODULES),
     held("PREC004", "What is saved for backward is in the claimed dtype", "precision", STEPS),
     held("LOOP001", "Gradients are cleared in each update cycle", "loop", UPDATES),
@@ -304,7 +320,9 @@ def several_ranks() -> Report:
     uncleared = broken("LOOP001", HELD[3].title, "loop", UNCLEARED, coverage=(UPDATES,))
     records = tuple(cnn_record(rank=n, world=8) for n in (2, 0, 1, 3))
     remarks = ("ranks 4-7 of 8 left no record",)
-    return with_records((upcast, *HELD[1:3], uncleared, *HELD[4:]), records=records, remarks=remarks)
+    return with_records(
+        (upcast, *HELD[1:3], uncleared, *HELD[4:]), records=records, remarks=remarks
+    )
 
 
 def only_unproven() -> Report:
@@ -327,7 +345,9 @@ def errored() -> Report:
 
 def silenced() -> Report:
     quiet = replace(HELD[0], silenced=((UPCAST, "head.proj is small, agreed until 2027-01-01"),))
-    return with_records((quiet, *HELD[1:]), remarks=("the silence of LOOP003 at train.py:9 was not used",))
+    return with_records(
+        (quiet, *HELD[1:]), remarks=("the silence of LOOP003 at train.py:9 was not used",)
+    )
 
 
 def empty() -> Report:
@@ -365,16 +385,24 @@ def nasty(text: str, record: Record | None = None) -> Report:
         Outcome("XTRA001", text, Verdict.HELD, contract=text),
     )  # fmt: skip
     facts: dict[str, Fact] = {name: Evidence(name, text, text, text) for name in cnn_facts()}
-    facts |= {text: Unknown(text or "-"), "errored.x": Evidence("errored.x", {"error": text, "where": text, "step": 1})}
+    facts |= {
+        text: Unknown(text or "-"),
+        "errored.x": Evidence("errored.x", {"error": text, "where": text, "step": 1}),
+    }
     facts["claim.precision"] = Evidence("claim.precision", text, source=text)
     facts["precision.saved"] = Evidence("precision.saved", {text: 3, "bf16": 4})
     facts["precision.state"] = Evidence("precision.state", {text: {text: 3}})
-    row = _op(text, "matmul", 1, "forward", "f32") | {"op": text, "file": text, "cause": text, "in": [text]}
+    row = _op(text, "matmul", 1, "forward", "f32") | {
+        "op": text,
+        "file": text,
+        "cause": text,
+        "in": [text],
+    }
     events = (
         Event("precision.op", row, id="0"),
         Event("precision.saved_by", {"module": text, "dtype": text, "bytes": 3}, id=text),
         Event("perf.sample", {"t": 0.0, "temperature": text, "throttle": text}),
     )
-    header = {key: text for key in ("argv", "cwd", "script", "host", "started", "python", text)}
+    header = dict.fromkeys(("argv", "cwd", "script", "host", "started", "python", text), text)
     made = record or Record(header, facts, events, complete=False, remarks=(text,))
     return Report(text, outcomes, {"LOOP002": text}, (made,), (text,), {"html": text, text: text})

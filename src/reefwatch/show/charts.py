@@ -63,7 +63,9 @@ class Chart:
     remark: str = ""
 
 
-def thin(values: Sequence[float | None], xs: Sequence[float], most: int = POINTS) -> tuple[Point, ...]:
+def thin(
+    values: Sequence[float | None], xs: Sequence[float], most: int = POINTS
+) -> tuple[Point, ...]:
     """At most `most` points; what is not finite is left out."""
     step = max(1, math.ceil(len(values) / most))
     points = []
@@ -115,7 +117,8 @@ def _step_time(record: Record, most: int) -> Chart | None:
     above = sum(value > ceiling for value in values)
     remark = ""
     if above:
-        remark = f"{words.several(above, 'step')} above the axis, the longest {words.seconds(ordered[-1])}"
+        longest = words.seconds(ordered[-1])
+        remark = f"{words.several(above, 'step')} above the axis, the longest {longest}"
     return _chart(
         "Step time",
         f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
@@ -157,17 +160,42 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
     def unit(name: str) -> Callable[[float], str]:
         return lambda value: f"{words.amount(value)} {name}"
 
-    yield _sampled("Device memory", words.size, [line("used", "memory_used"), line("total", "memory_total", "limit")], base=0)
-    yield _sampled("Temperature", unit("°C"), [line("edge", "temperature"), line("hotspot", "hotspot", "b")])
-    yield _sampled("Power", unit("W"), [line("power", "power"), line("cap", "power_cap", "limit")], base=0)
+    yield _sampled(
+        "Device memory",
+        words.size,
+        [line("used", "memory_used"), line("total", "memory_total", "limit")],
+        base=0,
+    )
+    yield _sampled(
+        "Temperature", unit("°C"), [line("edge", "temperature"), line("hotspot", "hotspot", "b")]
+    )
+    yield _sampled(
+        "Power", unit("W"), [line("power", "power"), line("cap", "power_cap", "limit")], base=0
+    )
     throttled = sum(bool(row.get("throttle")) for row in rows)
     said = f"throttling in {throttled} of {words.several(len(rows), 'sample')}" if throttled else ""
-    yield _sampled("Clock", unit("MHz"), [line("clock", "clock"), line("highest", "max_clock", "limit")], remark=said, base=0)
+    yield _sampled(
+        "Clock",
+        _clock,
+        [line("clock", "clock"), line("highest", "max_clock", "limit")],
+        remark=said,
+        base=0,
+    )
     yield _sampled("Utilisation", unit("%"), [line("busy", "utilisation")], base=0)
 
 
-def _sampled(title: str, written: Callable[[float], str], lines: list[Line], *, base: float | None = None,
-             remark: str = "") -> Chart | None:  # fmt: skip
+def _clock(megahertz: float) -> str:
+    return f"{words.amount(megahertz / 1000)} GHz"
+
+
+def _sampled(
+    title: str,
+    written: Callable[[float], str],
+    lines: list[Line],
+    *,
+    base: float | None = None,
+    remark: str = "",
+) -> Chart | None:
     lines = [line for line in lines if line.points]
     if not lines or lines[0].kind == "limit":
         return None
@@ -177,7 +205,9 @@ def _sampled(title: str, written: Callable[[float], str], lines: list[Line], *, 
     if base is not None:
         span = (base, max(point.high for line in lines for point in line.points))
     legend = tuple((line.kind, line.name) for line in lines) if len(lines) > 1 else ()
-    return _chart(title, summary, lines, written, x_name="seconds", span=span, legend=legend, remark=remark)
+    return _chart(
+        title, summary, lines, written, x_name="seconds", span=span, legend=legend, remark=remark
+    )
 
 
 def _bands(examined: Sequence[int], first: int, last: int) -> list[tuple[float, float]]:
@@ -202,16 +232,25 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
     begin = math.ceil(low / step - 1e-9)
-    found = []
+    found: list[float] = []
     while begin * step <= high + step * 1e-9 and len(found) < 12:
         found.append(begin * step)
         begin += 1
     return found
 
 
-def _chart(title: str, summary: str, lines: list[Line], written: Callable[[float], str], *, x_name: str,
-           span: tuple[float, float] | None = None, bands: Sequence[tuple[float, float]] = (),
-           legend: tuple[tuple[str, str], ...] = (), remark: str = "") -> Chart:  # fmt: skip
+def _chart(
+    title: str,
+    summary: str,
+    lines: list[Line],
+    written: Callable[[float], str],
+    *,
+    x_name: str,
+    span: tuple[float, float] | None = None,
+    bands: Sequence[tuple[float, float]] = (),
+    legend: tuple[tuple[str, str], ...] = (),
+    remark: str = "",
+) -> Chart:
     low, high = span or (
         min(point.low for line in lines for point in line.points),
         max(point.high for line in lines for point in line.points),
@@ -223,14 +262,13 @@ def _chart(title: str, summary: str, lines: list[Line], written: Callable[[float
     first = min(line.points[0].x for line in lines)
     last = max(line.points[-1].x for line in lines)
     frame = _Frame(first, last if last > first else first + 1, low, high)
-    axis = words.size if written is words.size else written
-    y_ticks = _binary(low, high) if axis is words.size else ticks(low, high)
+    y_ticks = _binary(low, high) if written is words.size else ticks(low, high)
     x_ticks = [x for x in ticks(first, last, 5) if float(x).is_integer() or x_name == "seconds"]
     return Chart(
         title=title,
         summary=summary,
         svg=frame.svg(lines, bands, y_ticks),
-        y=tuple(Label(frame.y(tick) / HEIGHT * 100, axis(tick)) for tick in y_ticks),
+        y=tuple(Label(frame.y(tick) / HEIGHT * 100, written(tick)) for tick in y_ticks),
         x=tuple(Label(frame.x(tick) / WIDTH * 100, words.amount(tick)) for tick in x_ticks),
         x_name=x_name,
         legend=legend,
@@ -261,8 +299,13 @@ class _Frame:
         part = (value - self.low) / (self.high - self.low)
         return HEIGHT * (1 - min(1.0, max(0.0, part)))
 
-    def svg(self, lines: list[Line], bands: Sequence[tuple[float, float]], grid: list[float]) -> str:
-        drawn = [f'<rect class="examined" x="{a:.1f}" y="0" width="{max(1.5, b - a):.1f}" height="{HEIGHT}"/>' for a, b in bands]
+    def svg(
+        self, lines: list[Line], bands: Sequence[tuple[float, float]], grid: list[float]
+    ) -> str:
+        drawn = [
+            f'<rect class="examined" x="{a:.1f}" width="{max(1.5, b - a):.1f}" height="{HEIGHT}"/>'
+            for a, b in bands
+        ]
         drawn += [f'<path class="grid" d="M0 {self.y(tick):.1f}H{WIDTH}"/>' for tick in grid]
         for line in lines:
             if any(point.low != point.high for point in line.points):
@@ -273,10 +316,8 @@ class _Frame:
             if len(line.points) == 1:
                 path += "h6"
             drawn.append(f'<path class="line {line.kind}" d="M{path}"/>')
-        inside = "".join(drawn)
-        return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">{inside}</svg>'
-        )
+        box = f'viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none"'
+        return f'<svg {box} aria-hidden="true">{"".join(drawn)}</svg>'
 
     def data(self, lines: list[Line], x_name: str, written: Callable[[float], str]) -> str:
         """For the pointer: [x in percent, y in percent, what to say] of the first line."""
@@ -285,5 +326,11 @@ class _Frame:
             said = f"{x_name} {words.amount(point.x)}: {written(point.mid)}"
             if point.low != point.high:
                 said += f" ({written(point.low)} to {written(point.high)})"
-            rows.append([round(self.x(point.x) / WIDTH * 100, 2), round(self.y(point.mid) / HEIGHT * 100, 2), said])
+            rows.append(
+                [
+                    round(self.x(point.x) / WIDTH * 100, 2),
+                    round(self.y(point.mid) / HEIGHT * 100, 2),
+                    said,
+                ]
+            )
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))

@@ -1,6 +1,7 @@
 """The report as SARIF 2.1.0, which code hosts show beside the source.
 
-Source: OASIS, Static Analysis Results Interchange Format 2.1.0; sections are named where they decide.
+Source: OASIS, Static Analysis Results Interchange Format 2.1.0; its sections are named where they
+decide.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from reefwatch import __version__
 from reefwatch.core.finding import Finding, Outcome, Place, Severity, Verdict
 from reefwatch.core.report import Report
 from reefwatch.show import view, words
@@ -22,19 +22,26 @@ SCHEMA_URI = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
 
 
-def render(report: Report, pages: Mapping[str, str] | None = None, cwd: str | None = None) -> str:
+def render(
+    report: Report,
+    pages: Mapping[str, str] | None = None,
+    *,
+    cwd: str | None = None,
+    version: str = "",
+) -> str:
     """SARIF of one run. `pages` are the help pages by code; paths are relative to `cwd` if inside.
 
-    `cwd` is by default the folder in which the run was started. A silenced finding is a result
-    with a suppression. What was not proven is a notification of the tool, not a result: a viewer
-    would count it as an alert.
+    `cwd` is by default the folder in which the run was started, `version` that of reefwatch. A
+    silenced finding is a result with a suppression. What was not proven is a notification of the
+    tool, not a result: a viewer would count it as an alert.
     """
     folder = view.cwd(report) if cwd is None else cwd
-    driver = {
+    driver: dict[str, Any] = {
         "name": "reefwatch",
-        "version": __version__,
         "rules": [_rule(outcome, pages or {}) for outcome in report.outcomes],
     }
+    if version:
+        driver["version"] = version
     errored = any(outcome.verdict is Verdict.ERRORED for outcome in report.outcomes)
     run = {
         "tool": {"driver": driver},
@@ -82,9 +89,19 @@ def _results(report: Report, folder: str) -> Iterator[dict[str, Any]]:
 
 
 def _result(outcome: Outcome, finding: Finding, folder: str, script: str) -> dict[str, Any]:
-    where = view.place(Place(op=finding.place.op, step=finding.place.step, ranks=finding.place.ranks))
-    parts = [finding.message, where and f"at: {where}", finding.claimed and f"claimed: {finding.claimed}"]
-    parts += [f"{k}: {v}" for k, v in (("why", finding.why), ("cost", finding.cost), ("fix", finding.fix)) if v]
+    where = view.place(
+        Place(op=finding.place.op, step=finding.place.step, ranks=finding.place.ranks)
+    )
+    parts = [
+        finding.message,
+        where and f"at: {where}",
+        finding.claimed and f"claimed: {finding.claimed}",
+    ]
+    parts += [
+        f"{k}: {v}"
+        for k, v in (("why", finding.why), ("cost", finding.cost), ("fix", finding.fix))
+        if v
+    ]
     return {
         "ruleId": outcome.code,
         "level": _LEVELS[outcome.severity] if outcome.findings else "note",
@@ -92,7 +109,13 @@ def _result(outcome: Outcome, finding: Finding, folder: str, script: str) -> dic
         "locations": [_location(finding.place, folder, script)],
         "properties": {
             "evidence": [
-                {"name": e.name, "value": e.value, "unit": e.unit, "source": e.source, "grade": e.grade}
+                {
+                    "name": e.name,
+                    "value": e.value,
+                    "unit": e.unit,
+                    "source": e.source,
+                    "grade": e.grade,
+                }
                 for e in finding.evidence
             ]
         },

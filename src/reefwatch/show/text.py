@@ -169,7 +169,9 @@ def _held(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
             text = f"note  {outcome.code}  {words.line(finding.message, 200)}"
             yield _Line(text + (f" ({where})" if where else ""), indent=4, one_line=True)
     if held and len(held) < len(section.outcomes):
-        yield _Line("held  " + " ".join(o.code for o in held), style="green", indent=4, one_line=True)
+        yield _Line(
+            "held  " + " ".join(o.code for o in held), style="green", indent=4, one_line=True
+        )
     elif held:
         yield _Line(" ".join(o.code for o in held), style="green", indent=4, one_line=True)
 

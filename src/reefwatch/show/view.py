@@ -122,7 +122,11 @@ def unknowns(record: Record) -> Iterator[tuple[str, str]]:
 def place(where: Place, cwd: str = "", limit: int = 300) -> str:
     """Where something was seen, paths shortened, on one line."""
     file = words.short_path(where.file, cwd)
-    parts = [where.module, where.op, (f"{file}:{where.line}" if where.line else file) if file else ""]
+    parts = [
+        where.module,
+        where.op,
+        (f"{file}:{where.line}" if where.line else file) if file else "",
+    ]
     if where.step is not None:
         parts.append(f"step {where.step}")
     if where.ranks:
@@ -247,5 +251,9 @@ def _torch(record: Record) -> str:
     if isinstance(fact, Unknown):
         return ""
     torch = mapping(record, "env.torch")
-    built = [f"{name} {torch[key]}" for key, name in (("hip", "ROCm"), ("cuda", "CUDA")) if torch.get(key)]
+    built = [
+        f"{name} {torch[key]}"
+        for key, name in (("hip", "ROCm"), ("cuda", "CUDA"))
+        if torch.get(key)
+    ]
     return words.line(" ".join([f"torch {torch.get('version', '?')}", *built]), 80)

@@ -43,7 +43,15 @@ def clip(text: str, limit: int) -> str:
 
 def plain(text: str) -> str:
     """The text in ASCII."""
-    for mark, instead in (("…", "..."), ("→", "->"), ("×", "x"), ("°", " "), ("–", "-"), ("·", "-"), ("µ", "u")):
+    for mark, instead in (
+        ("…", "..."),
+        ("→", "->"),
+        ("×", "x"),
+        ("°", " "),
+        ("–", "-"),
+        ("·", "-"),
+        ("µ", "u"),
+    ):
         text = text.replace(mark, instead)
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
@@ -73,7 +81,9 @@ def amount(value: float) -> str:
         return f"{int(value):,}"
     if size >= 1e6 or size < 1e-3:
         return f"{value:.3g}"
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}"
+    return (
+        f"{value:,.0f}" if size >= 1000 else f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}"
+    )
 
 
 def size(count: float) -> str:
@@ -140,7 +150,9 @@ def quantity(value: Any, unit: str = "", limit: int = 400) -> str:
         written = _UNITS.get(unit)
         return written(known) if written else line(f"{_exact(value, known)} {unit}", limit)
     if isinstance(value, Mapping):
-        text = ", ".join(f"{key} {quantity(part, unit, limit)}" for key, part in list(value.items())[:50])
+        text = ", ".join(
+            f"{key} {quantity(part, unit, limit)}" for key, part in list(value.items())[:50]
+        )
     elif isinstance(value, (list, tuple)):
         more = f", and {len(value) - 20:,} more" if len(value) > 20 else ""
         text = ", ".join(quantity(part, unit, limit) for part in value[:20]) + more
