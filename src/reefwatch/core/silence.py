@@ -12,7 +12,7 @@ from reefwatch.core.finding import Finding
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _FOLDERS = re.compile(r"[^\s'\"(]*/")
-_NUMBER = re.compile(r"(?<![A-Za-z_])\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*(?:[eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ a file that was cut. This finds accidents and careless edits; it is no signature
 a record can compute the checksums again.
 
 JSON has no NaN and no infinity: they are written `{"$float":"nan"}`, `"inf"`, `"-inf"`, and come
-back as floats. Keys that begin with `$` are reserved. Text is ASCII with escapes, so that lone
+back as floats. Text is ASCII with escapes, so that lone
 surrogates from undecodable file names come back as they were.
 
 History of the schema
@@ -108,7 +108,8 @@ def _key(key: Any, above: tuple[int, ...]) -> str:
 
 
 def _restore(data: dict[str, Any]) -> Any:
-    return float(data["$float"]) if data.keys() == {"$float"} else data
+    special = len(data) == 1 and data.get("$float") in ("nan", "inf", "-inf")
+    return float(data["$float"]) if special else data
 
 
 _decode_floats = json.JSONDecoder(object_hook=_restore).decode

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -55,7 +56,8 @@ class Writer:
     ) -> None:
         self._pid = _getpid()
         self._scrubber = Scrubber.here() if scrub is True else scrub or None
-        self._lock = Lock()
+        self._lock = RLock()
+        self._writing = False
         self._queue: deque[tuple[object, str]] = deque()
         self._kept: dict[object, str] = {}
         self._said: list[str] = []
@@ -184,15 +186,29 @@ class Writer:
     def _drain(self) -> None:
         """Write the queue, in order, by one thread at a time.
 
-        Nobody waits: who finds the lock taken leaves the line to its holder, which looks again
-        after letting go. So a signal handler or a finalizer that comes here in the middle of a
-        write is safe; waiting for the lock it would hang.
+        Nobody waits: a thread that finds the lock taken leaves its line to the holder, which looks
+        again after letting go. So does a signal handler or a finalizer that comes here in the
+        middle of a write; waiting, it would hang. Its thread may take the lock once more, so that
+        an interrupt just after the taking does not lock out the thread that it hit.
         """
         while self._queue and self._lock.acquire(blocking=False):
             try:
+                if self._writing and self._interrupted():
+                    return
+                self._writing = True
                 self._write_queue()
+                self._writing = False
             finally:
                 self._lock.release()
+
+    def _interrupted(self) -> bool:
+        """True when this thread is in the middle of writing the queue, further up its stack."""
+        frame = sys._getframe()
+        while above := frame.f_back:
+            if above.f_code is Writer._write_queue.__code__ and above.f_locals["self"] is self:
+                return True
+            frame = above
+        return False
 
     def _write_queue(self) -> None:
         # An interrupt may come between any two bytecodes: a line is taken off the queue last, and
