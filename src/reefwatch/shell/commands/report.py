@@ -41,5 +41,6 @@ def main(argv: list[str]) -> int:
                 write(kind, Path(path), report)
             except OSError as error:
                 raise UsageError(f"cannot write {path!r}: {error.strerror or error}") from None
-    print(render("json", report) if given.json else screen.text(report, sys.stdout))
+    shown = render("json", report) if given.json else screen.text(report, sys.stdout)
+    print(shown.rstrip("\n"))
     return exit_code(report, options.policy(given))

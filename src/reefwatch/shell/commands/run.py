@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
             live.clear()
         if not given.quiet and stderr is not None:
             screen.flush_stdout()
-            print(screen.text(report, stderr), file=stderr, flush=True)
+            print(screen.text(report, stderr), end="", file=stderr, flush=True)
 
     return api.run(
         program if given.module is None else [given.module, *program],
