@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reefwatch.api.settings import Settings
-from reefwatch.core.fact import Evidence
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Outcome, Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
@@ -45,7 +45,7 @@ def judged(
         records = [
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
-    outcomes, unclaimed = engine.judge(of_the_work(records))
+    outcomes, unclaimed = engine.judge([_explained(record) for record in of_the_work(records)])
     found = [finding for outcome in outcomes for finding in outcome.findings]
     inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
@@ -77,6 +77,18 @@ def _only_started_others(record: Record) -> bool:
     )
 
 
+def _explained(record: Record) -> Record:
+    """The record, with the reason for which whole parts of it are missing, if there is one."""
+    torch, failed = record.fact("env.torch"), record.facts.get("errored.watch")
+    if record.damage:
+        return record
+    if isinstance(failed, Evidence) and isinstance(failed.value, Mapping):
+        return replace(record, damage=f"the watch failed: {failed.value.get('error')}")
+    if isinstance(torch, Unknown) and "env.torch" in record.facts:
+        return replace(record, damage=torch.reason)
+    return record
+
+
 def internal(records: Iterable[Record], failures: Mapping[str, str]) -> tuple[Outcome, ...]:
     """One errored outcome for each thing of Reefwatch's own that failed."""
     failed = dict(failures)
@@ -91,7 +103,9 @@ def internal(records: Iterable[Record], failures: Mapping[str, str]) -> tuple[Ou
 
 def errored(name: str, words: str) -> Outcome:
     """The outcome for a part of Reefwatch that failed."""
-    return Outcome("WATCH", f"{name} worked", Verdict.ERRORED, reason=words, contract="watch")
+    return Outcome(
+        "WATCH", f"{name} worked to the end", Verdict.ERRORED, reason=words, contract="watch"
+    )
 
 
 def _of_records(records: Iterable[Record]) -> Iterable[str]:

@@ -61,7 +61,7 @@ class Session:
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             self.failures[what] = words
-            self.say(f"{what} failed: {words}")
+            self.say(f"{_article(what)} failed: {words}")
             if self._sink is not None:
                 told: Json = {"error": words, "where": _where(error), "step": -1}
                 with suppress(Exception):
@@ -72,7 +72,7 @@ class Session:
         if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
             raise ReefwatchError("a watch is on already: they cannot be nested")
         wrong: UsageError | None = None
-        with self.guarded("the record"):
+        with self.guarded("record"):
             try:
                 if self.folder is None:
                     self.folder = self._place()
@@ -84,7 +84,7 @@ class Session:
         _on[:] = [self]
         if self._sink is None:
             return
-        with self.guarded("the watch"):
+        with self.guarded("watch"):
             self._watch = self._build(on_status)
             self._watch.start()
 
@@ -164,10 +164,10 @@ class Session:
             _on.clear()
         with self._own_path():
             if self._watch is not None:
-                with self.guarded("the end of the watch"):
+                with self.guarded("end of the watch"):
                     self._watch.stop(exit=dict(exit))
             if self._sink is not None:
-                with self.guarded("the end of the record"):
+                with self.guarded("end of the record"):
                     self._sink.close()
 
     def judge(self, command: str) -> Report:
@@ -183,7 +183,7 @@ class Session:
             if self.silences is None:
                 with self.guarded("reading the silences"):
                     self.silences = judging.silences(self.settings, self.cwd)
-            with self.guarded("the judge"):
+            with self.guarded("judge"):
                 # the failures so far; later ones are added by `_final`
                 report = judging.judged(
                     command, records, None, self.silences or (), self.failures, facts
@@ -195,7 +195,7 @@ class Session:
     def shown(self, report: Report, screen: Callable[[Report], None] | None) -> Report:
         """The report as it is in the end, after an end screen was shown."""
         if screen is not None:
-            with self._own_path(), self.guarded("the end screen"):
+            with self._own_path(), self.guarded("end screen"):
                 screen(self._final(report))
         return self._final(report)
 
@@ -261,6 +261,10 @@ def _cwd() -> Path:
         return Path.cwd()
     except OSError:  # it was deleted; a script elsewhere can still be run
         return Path("/")
+
+
+def _article(what: str) -> str:
+    return what if what.split()[0] in ("reading", "writing") else f"the {what}"
 
 
 def _silent(text: str) -> None:

@@ -1,0 +1,149 @@
+"""`with reefwatch.watch() as w`: in code and notebooks."""
+
+from __future__ import annotations
+
+import html
+
+import pytest
+
+import reefwatch
+from reefwatch.core.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def steps(torch, low: bool = True) -> None:
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(4):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+            loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_a_block_is_judged_at_its_end(tmp_path):
+    torch = pytest.importorskip("torch")
+    with reefwatch.watch(claim="bf16-mixed", out=tmp_path / "run") as w:
+        steps(torch)
+    verdicts = {outcome.code: outcome.verdict.value for outcome in w.report.outcomes}
+    assert verdicts["PREC001"] == "held"
+    assert w.folder == tmp_path / "run"
+    assert (w.folder / "report.html").is_file()
+    w.save_html(tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text().lstrip().lower().startswith("<!doctype html")
+    again = reefwatch.report(w.folder)
+    assert again.last_line() == w.report.last_line()
+    broken = reefwatch.report(w.folder, claim="fp32")
+    assert "broken" in {outcome.verdict.value for outcome in broken.outcomes}
+
+
+def test_a_notebook_shows_the_report(tmp_path):
+    with reefwatch.watch() as w:
+        assert "has not ended" in w._repr_html_()
+    shown = w._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<!doctype html" in html.unescape(shown).lower()
+
+
+def test_what_the_block_raises_passes_through_unchanged():
+    error = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught, reefwatch.watch() as w:
+        raise error
+    assert caught.value is error
+    assert error.__context__ is None
+    (record,) = w.report.records
+    assert record.fact("run.exit").value["exception"] == "ValueError: mine"
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_so_do_exits(stop):
+    with pytest.raises(stop), reefwatch.watch() as w:
+        raise stop
+    assert w.report.outcomes
+
+
+def test_watches_cannot_be_nested():
+    with (
+        reefwatch.watch() as w,
+        pytest.raises(reefwatch.ReefwatchError, match="a watch is on already"),
+        reefwatch.watch(),
+    ):
+        pass
+    assert w.report
+    with reefwatch.watch() as after:
+        pass
+    assert after.report
+
+
+def test_a_watch_is_used_once():
+    w = reefwatch.watch()
+    with w:
+        pass
+    with pytest.raises(reefwatch.ReefwatchError, match="used already"), w:
+        pass
+
+
+def test_there_is_no_report_before_the_end():
+    with reefwatch.watch() as w, pytest.raises(reefwatch.ReefwatchError, match="block ends"):
+        w.report  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"claim": "bf17"}, "'bf17' is not a known claim"),
+        ({"strict": ["speed"]}, "'speed' cannot be strict"),
+        ({"exam": -1}, "in seconds, from 0 on"),
+        ({"exam": float("nan")}, "in seconds, from 0 on"),
+        ({"budget": 2}, "a share from 0% to below 100%"),
+    ],
+)
+def test_unknown_words_are_told_at_once(asked, words):
+    with pytest.raises(UsageError, match=words):
+        reefwatch.watch(**asked)
+
+
+@pytest.mark.parametrize(
+    ("word", "means"),
+    [("16-mixed", "fp16-mixed"), ("bf16-true", "bf16"), ("32-true", "fp32"), ("BF16", "bf16")],
+)
+def test_the_trainers_words_are_understood(word, means):
+    from reefwatch.api.settings import precision
+
+    assert precision(word) == means
+
+
+def test_every_claim_is_one_that_the_judge_knows():
+    from reefwatch.api.settings import CLAIMS
+    from reefwatch.judge.precision_claims import PROMISES
+
+    assert set(CLAIMS) == set(PROMISES)
+
+
+def test_strict_words():
+    from reefwatch.api.settings import STRICT, contracts
+
+    assert contracts("all") == STRICT
+    assert contracts("loop,precision") == ("precision", "loop")
+    assert contracts(["dist"]) == ("dist",)
+    assert contracts(()) == ()
+
+
+def test_a_failure_of_ours_is_an_errored_outcome(monkeypatch):
+    from reefwatch.store import writer
+
+    def broken(*args, **more):
+        raise RuntimeError("no record today")
+
+    monkeypatch.setattr(writer, "Writer", broken)
+    with reefwatch.watch() as w:
+        pass
+    (outcome,) = (o for o in w.report.outcomes if o.verdict.value == "errored")
+    assert outcome.reason == "RuntimeError: no record today"
