@@ -386,7 +386,7 @@ def nasty(text: str, record: Record | None = None) -> Report:
     )  # fmt: skip
     facts: dict[str, Fact] = {name: Evidence(name, text, text, text) for name in cnn_facts()}
     facts |= {
-        text: Unknown(text or "-"),
+        text: Unknown(text if text.strip() else "-"),
         "errored.x": Evidence("errored.x", {"error": text, "where": text, "step": 1}),
     }
     facts["claim.precision"] = Evidence("claim.precision", text, source=text)

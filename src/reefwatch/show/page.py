@@ -18,8 +18,8 @@ from reefwatch.show.limits import Limits
 def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[str, Any]:
     """Everything that the template names."""
     record, folder = view.first(report), view.cwd(report)
-    told = _Teller(folder, limits, pages)
     outcomes = [o for section in view.sections(report) for o in section.outcomes]
+    told = _Teller(folder, limits, pages, _findings(outcomes, limits))
     return {
         "report": report,
         "run": view.run(report),
@@ -60,6 +60,12 @@ def _strip(report: Report) -> list[dict[str, str]]:
     ]
 
 
+def _findings(outcomes: list[Outcome], limits: Limits) -> int:
+    """Findings shown of one outcome: many outcomes with many findings share the room."""
+    share = 400 // max(1, sum(bool(outcome.findings) for outcome in outcomes))
+    return max(1, min(limits.findings, share))
+
+
 @dataclass(frozen=True)
 class _Teller:
     """Turns outcomes and findings into what the template shows."""
@@ -67,6 +73,8 @@ class _Teller:
     folder: str
     limits: Limits
     pages: Mapping[str, str]
+    most: int
+    """Findings of one outcome."""
 
     def text(self, text: Any) -> str:
         return words.line(text, self.limits.text)
@@ -76,11 +84,13 @@ class _Teller:
             "contract": self.text(section.contract),
             "tally": section.tally(),
             "mark": view.mark(section.outcomes[0]),
-            "outcomes": [self.outcome(outcome) for outcome in section.outcomes],
+            "outcomes": [
+                self.outcome(o, o.verdict is not Verdict.BROKEN) for o in section.outcomes
+            ],
         }
 
-    def outcome(self, outcome: Outcome) -> dict[str, Any]:
-        most = self.limits.findings
+    def outcome(self, outcome: Outcome, findings: bool = True) -> dict[str, Any]:
+        most = self.most if findings else 0
         page = words.visible(self.pages.get(outcome.code, ""))
         return {
             "code": self.text(outcome.code),
@@ -99,7 +109,7 @@ class _Teller:
             "count": len(outcome.findings),
             "silenced": [
                 {"finding": self.finding(finding), "reason": self.text(reason)}
-                for finding, reason in outcome.silenced[:most]
+                for finding, reason in outcome.silenced[: self.most]
             ],
             "page": words.clip(page, self.limits.page) if self.limits.page else "",
         }

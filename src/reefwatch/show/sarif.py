@@ -135,8 +135,8 @@ def _location(place: Place, folder: str, script: str) -> dict[str, Any]:
         if place.file and place.line > 0:
             physical["region"] = {"startLine": place.line}
         location["physicalLocation"] = physical
-    if place.module:
-        name = words.line(place.module, 1000)
+    name = words.line(place.module, 1000)
+    if name:
         location["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "module"}]
     return location
 

@@ -1,0 +1,105 @@
+"""Charts: what is drawn is what was recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reefwatch.core.record import Event, Record
+from reefwatch.show import charts
+from tests.show import reports
+
+FINITE = st.floats(-1e9, 1e9)
+
+
+@given(st.lists(st.none() | FINITE, max_size=300), st.integers(1, 50))
+def test_thinning_keeps_extremes_and_order(values: list[float | None], most: int) -> None:
+    points = charts.thin(values, list(range(len(values))), most)
+    known = [value for value in values if value is not None]
+    assert len(points) <= most
+    assert [point.x for point in points] == sorted(point.x for point in points)
+    if known:
+        assert min(point.low for point in points) == min(known)
+        assert max(point.high for point in points) == max(known)
+    else:
+        assert not points
+    slack = 1e-6
+    assert all(p.low - slack <= p.mid <= p.high + slack for p in points)
+
+
+@given(FINITE, FINITE)
+def test_ticks_are_inside_and_few(a: float, b: float) -> None:
+    low, high = min(a, b), max(a, b)
+    found = charts.ticks(low, high)
+    slack = 1e-6 * max(1.0, abs(low), abs(high))
+    assert len(found) <= 12
+    assert all(low - slack <= tick <= high + slack for tick in found)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 5, 10]), (0, 0.2, [0, 0.05, 0.1, 0.15, 0.2]), (3, 3, [3]), (44, 93, [60, 80])],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert charts.ticks(low, high) == pytest.approx(expected)
+
+
+def chart(record: Record, title: str) -> charts.Chart:
+    return next(chart for chart in charts.charts(record) if chart.title == title)
+
+
+def test_every_chart_is_there_for_a_full_record() -> None:
+    titles = [chart.title for chart in charts.charts(reports.cnn_record())]
+    assert titles == [
+        "Step time", "Loss", "Device memory", "Temperature", "Power", "Clock", "Utilisation",
+    ]  # fmt: skip
+
+
+def test_no_values_no_chart() -> None:
+    assert charts.charts(Record()) == []
+    rows = (Event("perf.sample", {"t": 1.0}), Event("perf.sample", {"t": "x", "power": 3}))
+    assert charts.charts(Record(events=rows)) == []
+
+
+def test_examined_steps_are_marked_where_they_were() -> None:
+    svg = chart(reports.cnn_record(), "Step time").svg
+    marks = [
+        (float(x), float(width))
+        for x, width in re.findall(r'class="examined" x="([\d.]+)" width="([\d.]+)"', svg)
+    ]
+    # 0..19 as one band, then 50, 150 and 250, of 0..299 on an axis of 1000
+    assert [x for x, _ in marks] == pytest.approx(
+        [0, 49.5 / 0.299, 149.5 / 0.299, 249.5 / 0.299], abs=0.1
+    )
+    assert marks[0][1] == pytest.approx(19.5 / 0.299, abs=0.1)
+
+
+def test_points_lie_where_the_values_are() -> None:
+    event = Event("loop.loss", {"first": 4, "values": [1.0, 3.0, float("nan"), 2.0]})
+    loss = chart(Record(events=(event,)), "Loss")
+    points = json.loads(loss.data)
+    assert [text for _, _, text in points] == ["backward 4: 1", "backward 5: 3", "backward 7: 2"]
+    assert [x for x, _, _ in points] == pytest.approx([0, 33.33, 100])
+    ys = [y for _, y, _ in points]
+    assert ys[1] < ys[2] < ys[0]
+    assert loss.remark == "1 value not finite, not drawn"
+
+
+def test_one_slow_step_is_cut_and_told() -> None:
+    seconds = [9.0] + [0.1] * 99
+    event = Event("perf.steps", {"first": 0, "seconds": seconds, "examined": [1] + [0] * 99})
+    times = chart(Record(events=(event,)), "Step time")
+    assert times.remark == "1 step above the axis, the longest 9 s"
+    assert times.summary == "median 100 ms, p95 100 ms"
+
+
+def test_throttling_is_told() -> None:
+    rows = [
+        Event("perf.sample", {"t": float(n), "clock": 2000, "throttle": ["power"] if n else []})
+        for n in range(4)
+    ]
+    assert chart(Record(events=tuple(rows)), "Clock").remark == "throttling in 3 of 4 samples"
