@@ -137,7 +137,7 @@ def test_the_keyboard_reaches_charts_and_the_tree(page: browser.Page, tmp_path: 
 
 def test_a_fragment_leaves_its_host_alone(page: browser.Page, tmp_path: Path) -> None:
     host = "<!doctype html><style>p{color:rgb(1, 2, 3)}</style><p>host</p><table><td>x</table>"
-    look = """JSON.stringify([...document.querySelectorAll('body > p, body > table td')].map((n) => {
+    look = """JSON.stringify([...document.querySelectorAll('body > p, body > table td')].map(n => {
       const style = getComputedStyle(n);
       return [style.color, style.padding, style.font, style.borderBottomWidth];
     }))"""

@@ -66,16 +66,34 @@ def test_no_values_no_chart() -> None:
 
 
 def test_examined_steps_are_marked_where_they_were() -> None:
-    svg = chart(reports.cnn_record(), "Step time").svg
-    marks = [
-        (float(x), float(width))
-        for x, width in re.findall(r'class="examined" x="([\d.]+)" width="([\d.]+)"', svg)
-    ]
-    # 0..19 as one band, then 50, 150 and 250, of 0..299 on an axis of 1000
-    assert [x for x, _ in marks] == pytest.approx(
-        [0, 49.5 / 0.299, 149.5 / 0.299, 249.5 / 0.299], abs=0.1
-    )
-    assert marks[0][1] == pytest.approx(19.5 / 0.299, abs=0.1)
+    times = chart(reports.cnn_record(), "Step time")
+    marks = re.findall(r'class="examined" x="([\d.]+)" width="([\d.]+)"', times.svg)
+    # 0..19, 50, 150 and 250 of 0..299, two steps to a piece, on an axis of 1000
+    begins = [float(x) for x, _ in marks]
+    assert begins == pytest.approx([n / 0.299 for n in (0, 49.5, 149.5, 249.5)], abs=0.1)
+    assert float(marks[0][1]) == pytest.approx(19.5 / 0.299, abs=0.1)
+    assert times.legend == (("examined", "examined: 7.7 % of the steps"),)
+
+
+STEPS = st.integers(1, 3000)
+
+
+@given(STEPS, st.data())
+def test_no_piece_looks_more_examined_than_it_was(steps: int, data: st.DataObject) -> None:
+    examined = sorted(data.draw(st.sets(st.integers(0, steps - 1), max_size=60)))
+    found = charts.bands(examined, 0, steps - 1)
+    thousandths = max(1, steps - 1) / charts.WIDTH
+    told = sum((band.end - band.begin) * thousandths * band.share for band in found)
+    # half a step at either end of the axis, and two decimals of a share
+    assert abs(told - len(examined)) <= 1 + 0.01 * steps
+    for step in examined:
+        x = charts.WIDTH * step / max(1, steps - 1)
+        assert any(band.begin - 1e-6 <= x <= band.end + 1e-6 for band in found)
+
+
+def test_sparse_examination_of_a_long_run_is_pale() -> None:
+    found = charts.bands(range(0, 100_000, 50), 0, 99_999)
+    assert {band.share for band in found} == {0.02}
 
 
 def test_points_lie_where_the_values_are() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from reefwatch.show import words
 
 POINTS = 480
 """Points of a line. More values are put together, their lowest and highest drawn as a band."""
+PIECES = 250
+"""Pieces of the step axis that can be marked as examined."""
 WIDTH, HEIGHT = 1000, 240
 
 
@@ -126,10 +129,14 @@ def _step_time(record: Record, most: int) -> Chart | None:
         words.seconds,
         x_name="step",
         span=(0.0, ceiling),
-        bands=_bands(examined, steps[0], steps[-1]),
-        legend=(("examined", "examined steps"),) if examined else (),
+        bands=bands(examined, steps[0], steps[-1]),
+        legend=_examined(len(examined), len(steps)),
         remark=remark,
     )
+
+
+def _examined(seen: int, total: int) -> tuple[tuple[str, str], ...]:
+    return (("examined", f"examined: {words.share(seen / total)} of the steps"),) if seen else ()
 
 
 def _loss(record: Record, most: int) -> Chart | None:
@@ -210,18 +217,32 @@ def _sampled(
     )
 
 
-def _bands(examined: Sequence[int], first: int, last: int) -> list[tuple[float, float]]:
-    """Examined steps as (begin, end) in thousandths of the axis, neighbours put together."""
+@dataclass(frozen=True)
+class Band:
+    """A piece of the axis, in thousandths, and the share of its steps that were examined."""
+
+    begin: float
+    end: float
+    share: float
+
+
+def bands(examined: Sequence[int], first: int, last: int) -> list[Band]:
+    """Where steps were examined; a piece never looks more examined than it was."""
+    per_piece = max(1, math.ceil((last - first + 1) / PIECES))
+    count = Counter((step - first) // per_piece for step in examined)
     width = max(1, last - first)
-    bands: list[tuple[float, float]] = []
-    for step in examined:
-        begin = WIDTH * (step - first - 0.5) / width
-        end = WIDTH * (step - first + 0.5) / width
-        if bands and begin - bands[-1][1] < 1:
-            bands[-1] = (bands[-1][0], end)
+    found: list[Band] = []
+    for piece, seen in sorted(count.items()):
+        begin = piece * per_piece
+        steps = min(per_piece, last - first + 1 - begin)
+        share = round(seen / steps, 2) or 0.01
+        left = max(0.0, WIDTH * (begin - 0.5) / width)
+        right = min(float(WIDTH), WIDTH * (begin + steps - 0.5) / width)
+        if found and found[-1].share == share and left - found[-1].end < 1e-6:
+            found[-1] = Band(found[-1].begin, right, share)
         else:
-            bands.append((begin, end))
-    return [(max(0.0, a), min(float(WIDTH), b)) for a, b in bands]
+            found.append(Band(left, right, share))
+    return found
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
@@ -247,7 +268,7 @@ def _chart(
     *,
     x_name: str,
     span: tuple[float, float] | None = None,
-    bands: Sequence[tuple[float, float]] = (),
+    bands: Sequence[Band] = (),
     legend: tuple[tuple[str, str], ...] = (),
     remark: str = "",
 ) -> Chart:
@@ -299,13 +320,14 @@ class _Frame:
         part = (value - self.low) / (self.high - self.low)
         return HEIGHT * (1 - min(1.0, max(0.0, part)))
 
-    def svg(
-        self, lines: list[Line], bands: Sequence[tuple[float, float]], grid: list[float]
-    ) -> str:
-        drawn = [
-            f'<rect class="examined" x="{a:.1f}" width="{max(1.5, b - a):.1f}" height="{HEIGHT}"/>'
-            for a, b in bands
-        ]
+    def svg(self, lines: list[Line], bands: Sequence[Band], grid: list[float]) -> str:
+        drawn = []
+        for band in bands:
+            box = f'x="{band.begin:.1f}" width="{max(1.5, band.end - band.begin):.1f}"'
+            shade = max(0.15, band.share) * 0.28
+            drawn.append(
+                f'<rect class="examined" {box} height="{HEIGHT}" fill-opacity="{shade:.3f}"/>'
+            )
         drawn += [f'<path class="grid" d="M0 {self.y(tick):.1f}H{WIDTH}"/>' for tick in grid]
         for line in lines:
             if any(point.low != point.high for point in line.points):
