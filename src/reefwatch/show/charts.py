@@ -227,7 +227,7 @@ class Band:
 
 
 def bands(examined: Sequence[int], first: int, last: int) -> list[Band]:
-    """Where steps were examined; a piece never looks more examined than it was."""
+    """Where steps were examined, each piece with its share: sparse must not look like all."""
     per_piece = max(1, math.ceil((last - first + 1) / PIECES))
     count = Counter((step - first) // per_piece for step in examined)
     width = max(1, last - first)
@@ -324,7 +324,7 @@ class _Frame:
         drawn = []
         for band in bands:
             box = f'x="{band.begin:.1f}" width="{max(1.5, band.end - band.begin):.1f}"'
-            shade = max(0.15, band.share) * 0.28
+            shade = 0.28 * max(0.15, band.share)  # paler than that is not seen at all
             drawn.append(
                 f'<rect class="examined" {box} height="{HEIGHT}" fill-opacity="{shade:.3f}"/>'
             )
