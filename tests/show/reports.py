@@ -133,7 +133,7 @@ def samples(count: int = 40) -> list[Event]:
                 "utilisation": round(88 + rng.random() * 11),
                 "memory_used": round((6.2 + 2.1 * min(1, n / 3)) * 2**30),
                 "memory_total": 24 * 2**30,
-                "throttle": "",
+                "throttle": [],
             }
         )
     return [Event("perf.sample", row) for row in rows]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reefwatch.core.fact import Evidence
 from reefwatch.core.record import Event, Record
 from reefwatch.show import charts
 from tests.show import reports
@@ -120,4 +121,26 @@ def test_throttling_is_told() -> None:
         Event("perf.sample", {"t": float(n), "clock": 2000, "throttle": ["power"] if n else []})
         for n in range(4)
     ]
-    assert chart(Record(events=tuple(rows)), "Clock").remark == "throttling in 3 of 4 samples"
+    assert (
+        chart(Record(events=tuple(rows)), "Clock").remark
+        == "throttle status in 3 of 4 samples: power"
+    )
+
+
+def test_a_late_entry_stands_for_several_steps() -> None:
+    rows = (
+        Event("perf.steps", {"first": 0, "seconds": [0.1] * 4, "examined": [1, 0, 0, 0]}),
+        Event("perf.steps", {"first": 4, "seconds": [0.1] * 3, "examined": [0, 1, 0], "every": 8}),
+    )
+    times = chart(Record(events=rows), "Step time")
+    assert [text.split(":")[0] for _, _, text in json.loads(times.data)] == [
+        f"step {n}" for n in (0, 1, 2, 3, 4, 12, 20)
+    ]
+    assert times.legend == (("examined", "examined: at least 9.5 % of the steps"),)
+
+
+def test_the_step_time_is_that_of_unexamined_steps() -> None:
+    event = Event("perf.steps", {"first": 0, "seconds": [0.2, 0.1, 0.1], "examined": [1, 0, 0]})
+    assert chart(Record(events=(event,)), "Step time").summary == "median 100 ms, p95 100 ms"
+    told = {"perf.steps": Evidence("perf.steps", {"median": 0.3, "p95": 0.4})}
+    assert chart(Record({}, told, (event,)), "Step time").summary == "median 300 ms, p95 400 ms"

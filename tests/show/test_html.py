@@ -97,7 +97,7 @@ def test_tells_findings_claims_and_the_rest() -> None:
         "4 data loader workers are processes of their own",
         "saved for backward 1.03 GiB f32 240 MiB, bf16 812 MiB, i64 3 MiB",
         "torch 2.13.0 ROCm 7.1.25424",
-        "median 119 ms",
+        "median 118 ms",
         "1 step above the axis, the longest 2.27 s",
     ):
         assert text in said, text

@@ -16,6 +16,7 @@ from typing import Any
 
 from reefwatch.core.record import Case, Record
 from reefwatch.show import words
+from reefwatch.show.view import mapping
 
 POINTS = 480
 """Points of a line. More values are put together, their lowest and highest drawn as a band."""
@@ -92,12 +93,14 @@ def charts(record: Record, most: int = POINTS) -> list[Chart]:
 
 
 def series(record: Record, kind: str, key: str) -> dict[int, Any]:
-    """Step to value, of events that hold `first` and a list of values."""
+    """Step to value, of events that hold `first`, a list of values, and perhaps `every`."""
     found: dict[int, Any] = {}
     for event in Case(record).rows(kind):
         first, values = drawable(event.data.get("first")), event.data.get(key)
+        every = max(1, int(drawable(event.data.get("every")) or 1))
         if first is not None and isinstance(values, (list, tuple)):
-            found.update(zip(range(int(first), int(first) + len(values)), values, strict=True))
+            begin = int(first)
+            found.update({begin + n * every: value for n, value in enumerate(values)})
     return found
 
 
@@ -112,31 +115,45 @@ def _step_time(record: Record, most: int) -> Chart | None:
     steps, values = list(times), list(times.values())
     marked = series(record, "perf.steps", "examined")
     examined = [step for step in steps if marked.get(step)]
-    ordered = sorted(values)
-    median, p95 = ordered[len(ordered) // 2], ordered[int(0.95 * (len(ordered) - 1))]
-    ceiling = ordered[-1]
-    if ceiling > 3 * p95 > 0:  # one slow first step must not flatten all others
-        ceiling = 1.6 * p95
+    plain = sorted(time for step, time in times.items() if not marked.get(step)) or sorted(values)
+    median, p95 = plain[len(plain) // 2], plain[int(0.95 * (len(plain) - 1))]
+    ceiling = highest = max(values)
+    most_of_it = sorted(values)[int(0.95 * (len(values) - 1))]
+    if ceiling > 3 * most_of_it > 0:  # one slow first step must not flatten all others
+        ceiling = 1.6 * most_of_it
     above = sum(value > ceiling for value in values)
     remark = ""
     if above:
-        longest = words.seconds(ordered[-1])
+        longest = words.seconds(highest)
         remark = f"{words.several(above, 'step')} above the axis, the longest {longest}"
     return _chart(
         "Step time",
-        f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
+        _told_time(record) or f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
         [Line("step time", thin(values, steps, most))],
         words.seconds,
         x_name="step",
         span=(0.0, ceiling),
         bands=bands(examined, steps[0], steps[-1]),
-        legend=_examined(len(examined), len(steps)),
+        legend=_examined(len(examined), len(steps), steps[-1] - steps[0] + 1),
         remark=remark,
     )
 
 
-def _examined(seen: int, total: int) -> tuple[tuple[str, str], ...]:
-    return (("examined", f"examined: {words.share(seen / total)} of the steps"),) if seen else ()
+def _told_time(record: Record) -> str:
+    """The step time as the instrument tells it: without warm-up and examined steps."""
+    told = mapping(record, "perf.steps")
+    median, p95 = words.finite(told.get("median")), words.finite(told.get("p95"))
+    if median is None or p95 is None:
+        return ""
+    return f"median {words.seconds(median)}, p95 {words.seconds(p95)}"
+
+
+def _examined(seen: int, entries: int, steps: int) -> tuple[tuple[str, str], ...]:
+    """A late entry stands for several steps, at least one of them examined."""
+    if not seen:
+        return ()
+    least = "at least " if steps > entries else ""
+    return (("examined", f"examined: {least}{words.share(seen / steps)} of the steps"),)
 
 
 def _loss(record: Record, most: int) -> Chart | None:
@@ -179,13 +196,16 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
     yield _sampled(
         "Power", unit("W"), [line("power", "power"), line("cap", "power_cap", "limit")], base=0
     )
-    throttled = sum(bool(row.get("throttle")) for row in rows)
-    said = f"throttling in {throttled} of {words.several(len(rows), 'sample')}" if throttled else ""
+    throttled = [row["throttle"] for row in rows if row.get("throttle")]
+    said = f"throttle status in {len(throttled)} of {words.several(len(rows), 'sample')}"
+    reasons = Counter(str(r) for some in throttled if isinstance(some, (list, tuple)) for r in some)
+    if reasons:
+        said += f": {words.line(', '.join(reason for reason, _ in reasons.most_common(3)), 80)}"
     yield _sampled(
         "Clock",
         _clock,
         [line("clock", "clock"), line("highest", "max_clock", "limit")],
-        remark=said,
+        remark=said if throttled else "",
         base=0,
     )
     yield _sampled("Utilisation", unit("%"), [line("busy", "utilisation")], base=0)

@@ -172,6 +172,9 @@ _ENVIRONMENT = (
     "perf.cards",
 )
 _WATCHING = ("watch.exam", "watch.budget", "watch.cost", "watch.compile", "watch.children")
+_HARDWARE = (
+    "perf.spread", "perf.busy", "perf.heat", "perf.clock", "perf.cap", "perf.room", "perf.wait",
+)  # fmt: skip
 _HEADER = ("python", "reefwatch", "started", "host", "cwd", "argv", "options", "run_id", "world")
 
 
@@ -183,7 +186,11 @@ def _environment_rows(record: Record, limits: Limits) -> list[tuple[str, list[tu
         if record.header.get(key) not in (None, "", {}, [])
     ]
     groups = [("run", head)]
-    for title, names in (("machine and software", _ENVIRONMENT), ("watching", _WATCHING)):
+    for title, names in (
+        ("machine and software", _ENVIRONMENT),
+        ("state of the hardware", _HARDWARE),
+        ("watching", _WATCHING),
+    ):
         rows = [(name, _fact(record, name, limits)) for name in names if name in record.facts]
         groups.append((title, rows))
     return [(title, rows) for title, rows in groups if rows]
@@ -216,6 +223,9 @@ def _unseen(report: Report, limits: Limits) -> list[tuple[str, list[tuple[str, s
     unseen = (
         [("operations", str(reason)) for reason in ops] if isinstance(ops, (list, tuple)) else []
     )
+    missing = view.mapping(record, "perf.device").get("missing")
+    if isinstance(missing, Mapping):
+        unseen += [(f"telemetry: {field}", str(reason)) for field, reason in missing.items()]
     unseen += [(name, reason) for name, reason in view.unknowns(record)]
     damaged = [("report", remark) for remark in report.remarks]
     for one in sorted(report.records, key=view.rank):
