@@ -56,7 +56,7 @@ def chart(record: Record, title: str) -> charts.Chart:
 def test_every_chart_is_there_for_a_full_record() -> None:
     titles = [chart.title for chart in charts.charts(reports.cnn_record())]
     assert titles == [
-        "Step time", "Loss", "Device memory", "Temperature", "Power", "Clock", "Utilisation",
+        "Step time", "Loss", "Memory", "Temperature", "Power", "Clock", "Utilisation",
     ]  # fmt: skip
 
 

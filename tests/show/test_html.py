@@ -93,7 +93,7 @@ def test_tells_findings_claims_and_the_rest() -> None:
         "Why: a matmul in f32 is 2 to 16 times slower.",
         "23 of 300 steps",
         "PERF005 pcie link registers are not readable in this container",
-        "LOOP006 LOOP007 loop.scaler is false (no GradScaler was built)",
+        "LOOP006, LOOP007 loop.scaler is false (no GradScaler was built)",
         "4 data loader workers are processes of their own",
         "saved for backward 1.03 GiB f32 240 MiB, bf16 812 MiB, i64 3 MiB",
         "torch 2.13.0 ROCm 7.1.25424",
@@ -107,6 +107,18 @@ def test_a_report_without_a_record_says_so() -> None:
     said = Reader(html.render(reports.empty())).said
     assert "No record" in said
     assert "Nothing was judged" in said
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (reports.all_held(), "No claim is broken."),
+        (reports.only_unproven(), "No claim is broken; 9 unproven."),
+        (reports.errored(), "No claim is broken; 1 errored."),
+    ],
+)
+def test_nothing_broken_is_not_all_proven(report: Report, expected: str) -> None:
+    assert expected in Reader(html.render(report)).said
 
 
 def test_several_ranks_have_a_table() -> None:

@@ -100,6 +100,13 @@ def test_by_dtype_takes_any_mapping(value: dict[str, object]) -> None:
         (words.short_path("/v/site-packages/torch/x.py", "/a"), "torch/x.py"),
         (view.ranks((3, 1, 2, 7)), "ranks 1-3, 7"),
         (view.ranks((4,)), "rank 4"),
+        (view.codes(["LOOP003", "LOOP001", "LOOP002"]), "LOOP001-003"),
+        (view.codes(["LOOP001", "LOOP002"]), "LOOP001 LOOP002"),
+        (view.codes(["LOOP008", "PERF009", "LOOP010", "LOOP009"]), "LOOP008-010 PERF009"),
+        (
+            view.codes(["WATCH", "x", "\u0663\u0663\u0663", "PREC001"]),
+            "PREC001 WATCH x \u0663\u0663\u0663",
+        ),
     ],
 )
 def test_words(said: str, expected: str) -> None:

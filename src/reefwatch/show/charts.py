@@ -185,7 +185,7 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
         return lambda value: f"{words.amount(value)} {name}"
 
     yield _sampled(
-        "Device memory",
+        "Memory",
         words.size,
         [line("used", "memory_used"), line("total", "memory_total", "limit")],
         base=0,

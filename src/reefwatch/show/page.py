@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[st
         "verdicts": _verdicts(report),
         "strip": _strip(report),
         "sections": [told.section(section) for section in view.sections(report)],
+        "unbroken": _unbroken(report),
         "broken": [told.outcome(o) for o in outcomes if o.verdict is Verdict.BROKEN],
         "charts": charts.charts(record, limits.points),
         "flow": dtypes.flow(record, limits, folder),
@@ -47,6 +48,16 @@ def _verdicts(report: Report) -> list[dict[str, Any]]:
         for verdict in (Verdict.HELD, Verdict.BROKEN, Verdict.UNPROVEN, Verdict.ERRORED)
         if count[verdict] or verdict is not Verdict.ERRORED
     ]
+
+
+def _unbroken(report: Report) -> str:
+    """What is said in place of findings. Nothing broken is not everything proven."""
+    if not report.outcomes:
+        return "Nothing was judged: no check applies to what was recorded."
+    count = report.count()
+    open_ = [(count[v], v.value) for v in (Verdict.UNPROVEN, Verdict.ERRORED) if count[v]]
+    rest = " and ".join(f"{number} {word}" for number, word in open_)
+    return f"No claim is broken; {rest}." if rest else "No claim is broken."
 
 
 def _strip(report: Report) -> list[dict[str, str]]:
@@ -232,12 +243,11 @@ def _unseen(report: Report, limits: Limits) -> list[tuple[str, list[tuple[str, s
         damaged += [(f"rank {view.rank(one)}", remark) for remark in one.remarks]
         if not one.complete:
             damaged.append((f"rank {view.rank(one)}", "the record has no end: the run was cut off"))
-    unclaimed = [(" ".join(codes), why) for why, codes in view.grouped(report.unclaimed).items()]
     groups = (
-        ("unproven", unproven),
+        ("unproven", _by_reason(unproven)),
         ("failed inside Reefwatch", failed),
-        ("not seen", unseen),
-        ("not claimed by this run", unclaimed),
+        ("not seen", _by_reason(unseen)),
+        ("not claimed by this run", _by_reason(sorted(report.unclaimed.items()))),
         ("remarks", damaged),
     )
     return [
@@ -252,3 +262,11 @@ def _unseen(report: Report, limits: Limits) -> list[tuple[str, list[tuple[str, s
         for title, rows in groups
         if rows
     ]
+
+
+def _by_reason(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What shares a reason is told in one row."""
+    names: dict[str, list[str]] = {}
+    for name, reason in rows:
+        names.setdefault(reason, []).append(name)
+    return [(", ".join(dict.fromkeys(some)), reason) for reason, some in names.items()]
