@@ -133,7 +133,7 @@ def samples(count: int = 40) -> list[Event]:
                 "utilisation": round(88 + rng.random() * 11),
                 "memory_used": round((6.2 + 2.1 * min(1, n / 3)) * 2**30),
                 "memory_total": 24 * 2**30,
-                "throttle": "",
+                "throttle": [],
             }
         )
     return [Event("perf.sample", row) for row in rows]
@@ -386,7 +386,7 @@ def nasty(text: str, record: Record | None = None) -> Report:
     )  # fmt: skip
     facts: dict[str, Fact] = {name: Evidence(name, text, text, text) for name in cnn_facts()}
     facts |= {
-        text: Unknown(text or "-"),
+        text: Unknown(text if text.strip() else "-"),
         "errored.x": Evidence("errored.x", {"error": text, "where": text, "step": 1}),
     }
     facts["claim.precision"] = Evidence("claim.precision", text, source=text)

@@ -194,3 +194,10 @@ def test_a_note_on_a_held_claim_is_a_note() -> None:
 def test_any_string(nasty: str) -> None:
     run = check(sarif.render(reports.nasty(nasty), {"PREC001": nasty}))
     assert len(run["results"]) == 3
+
+
+def test_failures_inside_share_one_rule() -> None:
+    failed = tuple(replace(reports.ERRORED, code="WATCH", reason=f"failure {n}") for n in range(3))
+    run = check(sarif.render(Report("run", (*failed, reports.HELD[0]))))
+    assert sorted(rule["id"] for rule in run["tool"]["driver"]["rules"]) == ["PREC001", "WATCH"]
+    assert len(run["invocations"][0]["toolExecutionNotifications"]) == 3

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reefwatch.core.record import Case, Record
 from reefwatch.show import words
+from reefwatch.show.view import mapping
 
 POINTS = 480
 """Points of a line. More values are put together, their lowest and highest drawn as a band."""
+PIECES = 250
+"""Pieces of the step axis that can be marked as examined."""
 WIDTH, HEIGHT = 1000, 240
 
 
@@ -89,12 +93,14 @@ def charts(record: Record, most: int = POINTS) -> list[Chart]:
 
 
 def series(record: Record, kind: str, key: str) -> dict[int, Any]:
-    """Step to value, of events that hold `first` and a list of values."""
+    """Step to value, of events that hold `first`, a list of values, and perhaps `every`."""
     found: dict[int, Any] = {}
     for event in Case(record).rows(kind):
         first, values = drawable(event.data.get("first")), event.data.get(key)
+        every = max(1, int(drawable(event.data.get("every")) or 1))
         if first is not None and isinstance(values, (list, tuple)):
-            found.update(zip(range(int(first), int(first) + len(values)), values, strict=True))
+            begin = int(first)
+            found.update({begin + n * every: value for n, value in enumerate(values)})
     return found
 
 
@@ -109,27 +115,45 @@ def _step_time(record: Record, most: int) -> Chart | None:
     steps, values = list(times), list(times.values())
     marked = series(record, "perf.steps", "examined")
     examined = [step for step in steps if marked.get(step)]
-    ordered = sorted(values)
-    median, p95 = ordered[len(ordered) // 2], ordered[int(0.95 * (len(ordered) - 1))]
-    ceiling = ordered[-1]
-    if ceiling > 3 * p95 > 0:  # one slow first step must not flatten all others
-        ceiling = 1.6 * p95
+    plain = sorted(time for step, time in times.items() if not marked.get(step)) or sorted(values)
+    median, p95 = plain[len(plain) // 2], plain[int(0.95 * (len(plain) - 1))]
+    ceiling = highest = max(values)
+    most_of_it = sorted(values)[int(0.95 * (len(values) - 1))]
+    if ceiling > 3 * most_of_it > 0:  # one slow first step must not flatten all others
+        ceiling = 1.6 * most_of_it
     above = sum(value > ceiling for value in values)
     remark = ""
     if above:
-        longest = words.seconds(ordered[-1])
+        longest = words.seconds(highest)
         remark = f"{words.several(above, 'step')} above the axis, the longest {longest}"
     return _chart(
         "Step time",
-        f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
+        _told_time(record) or f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
         [Line("step time", thin(values, steps, most))],
         words.seconds,
         x_name="step",
         span=(0.0, ceiling),
-        bands=_bands(examined, steps[0], steps[-1]),
-        legend=(("examined", "examined steps"),) if examined else (),
+        bands=bands(examined, steps[0], steps[-1]),
+        legend=_examined(len(examined), len(steps), steps[-1] - steps[0] + 1),
         remark=remark,
     )
+
+
+def _told_time(record: Record) -> str:
+    """The step time as the instrument tells it: without warm-up and examined steps."""
+    told = mapping(record, "perf.steps")
+    median, p95 = words.finite(told.get("median")), words.finite(told.get("p95"))
+    if median is None or p95 is None:
+        return ""
+    return f"median {words.seconds(median)}, p95 {words.seconds(p95)}"
+
+
+def _examined(seen: int, entries: int, steps: int) -> tuple[tuple[str, str], ...]:
+    """A late entry stands for several steps, at least one of them examined."""
+    if not seen:
+        return ()
+    least = "at least " if steps > entries else ""
+    return (("examined", f"examined: {least}{words.share(seen / steps)} of the steps"),)
 
 
 def _loss(record: Record, most: int) -> Chart | None:
@@ -161,7 +185,7 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
         return lambda value: f"{words.amount(value)} {name}"
 
     yield _sampled(
-        "Device memory",
+        "Memory",
         words.size,
         [line("used", "memory_used"), line("total", "memory_total", "limit")],
         base=0,
@@ -172,13 +196,16 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
     yield _sampled(
         "Power", unit("W"), [line("power", "power"), line("cap", "power_cap", "limit")], base=0
     )
-    throttled = sum(bool(row.get("throttle")) for row in rows)
-    said = f"throttling in {throttled} of {words.several(len(rows), 'sample')}" if throttled else ""
+    throttled = [row["throttle"] for row in rows if row.get("throttle")]
+    said = f"throttle status in {len(throttled)} of {words.several(len(rows), 'sample')}"
+    reasons = Counter(str(r) for some in throttled if isinstance(some, (list, tuple)) for r in some)
+    if reasons:
+        said += f": {words.line(', '.join(reason for reason, _ in reasons.most_common(3)), 80)}"
     yield _sampled(
         "Clock",
         _clock,
         [line("clock", "clock"), line("highest", "max_clock", "limit")],
-        remark=said,
+        remark=said if throttled else "",
         base=0,
     )
     yield _sampled("Utilisation", unit("%"), [line("busy", "utilisation")], base=0)
@@ -210,18 +237,32 @@ def _sampled(
     )
 
 
-def _bands(examined: Sequence[int], first: int, last: int) -> list[tuple[float, float]]:
-    """Examined steps as (begin, end) in thousandths of the axis, neighbours put together."""
+@dataclass(frozen=True)
+class Band:
+    """A piece of the axis, in thousandths, and the share of its steps that were examined."""
+
+    begin: float
+    end: float
+    share: float
+
+
+def bands(examined: Sequence[int], first: int, last: int) -> list[Band]:
+    """Where steps were examined, each piece with its share: sparse must not look like all."""
+    per_piece = max(1, math.ceil((last - first + 1) / PIECES))
+    count = Counter((step - first) // per_piece for step in examined)
     width = max(1, last - first)
-    bands: list[tuple[float, float]] = []
-    for step in examined:
-        begin = WIDTH * (step - first - 0.5) / width
-        end = WIDTH * (step - first + 0.5) / width
-        if bands and begin - bands[-1][1] < 1:
-            bands[-1] = (bands[-1][0], end)
+    found: list[Band] = []
+    for piece, seen in sorted(count.items()):
+        begin = piece * per_piece
+        steps = min(per_piece, last - first + 1 - begin)
+        share = round(seen / steps, 2) or 0.01
+        left = max(0.0, WIDTH * (begin - 0.5) / width)
+        right = min(float(WIDTH), WIDTH * (begin + steps - 0.5) / width)
+        if found and found[-1].share == share and left - found[-1].end < 1e-6:
+            found[-1] = Band(found[-1].begin, right, share)
         else:
-            bands.append((begin, end))
-    return [(max(0.0, a), min(float(WIDTH), b)) for a, b in bands]
+            found.append(Band(left, right, share))
+    return found
 
 
 def ticks(low: float, high: float, count: int = 4) -> list[float]:
@@ -247,7 +288,7 @@ def _chart(
     *,
     x_name: str,
     span: tuple[float, float] | None = None,
-    bands: Sequence[tuple[float, float]] = (),
+    bands: Sequence[Band] = (),
     legend: tuple[tuple[str, str], ...] = (),
     remark: str = "",
 ) -> Chart:
@@ -299,13 +340,14 @@ class _Frame:
         part = (value - self.low) / (self.high - self.low)
         return HEIGHT * (1 - min(1.0, max(0.0, part)))
 
-    def svg(
-        self, lines: list[Line], bands: Sequence[tuple[float, float]], grid: list[float]
-    ) -> str:
-        drawn = [
-            f'<rect class="examined" x="{a:.1f}" width="{max(1.5, b - a):.1f}" height="{HEIGHT}"/>'
-            for a, b in bands
-        ]
+    def svg(self, lines: list[Line], bands: Sequence[Band], grid: list[float]) -> str:
+        drawn = []
+        for band in bands:
+            box = f'x="{band.begin:.1f}" width="{max(1.5, band.end - band.begin):.1f}"'
+            shade = 0.28 * max(0.15, band.share)  # paler than that is not seen at all
+            drawn.append(
+                f'<rect class="examined" {box} height="{HEIGHT}" fill-opacity="{shade:.3f}"/>'
+            )
         drawn += [f'<path class="grid" d="M0 {self.y(tick):.1f}H{WIDTH}"/>' for tick in grid]
         for line in lines:
             if any(point.low != point.high for point in line.points):

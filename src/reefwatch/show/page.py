@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from reefwatch.show.limits import Limits
 def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[str, Any]:
     """Everything that the template names."""
     record, folder = view.first(report), view.cwd(report)
-    told = _Teller(folder, limits, pages)
     outcomes = [o for section in view.sections(report) for o in section.outcomes]
+    told = _Teller(folder, limits, pages, _findings(outcomes, limits))
     return {
         "report": report,
         "run": view.run(report),
@@ -27,6 +27,7 @@ def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[st
         "verdicts": _verdicts(report),
         "strip": _strip(report),
         "sections": [told.section(section) for section in view.sections(report)],
+        "unbroken": _unbroken(report),
         "broken": [told.outcome(o) for o in outcomes if o.verdict is Verdict.BROKEN],
         "charts": charts.charts(record, limits.points),
         "flow": dtypes.flow(record, limits, folder),
@@ -49,6 +50,16 @@ def _verdicts(report: Report) -> list[dict[str, Any]]:
     ]
 
 
+def _unbroken(report: Report) -> str:
+    """What is said in place of findings. Nothing broken is not everything proven."""
+    if not report.outcomes:
+        return "Nothing was judged: no check applies to what was recorded."
+    count = report.count()
+    open_ = [(count[v], v.value) for v in (Verdict.UNPROVEN, Verdict.ERRORED) if count[v]]
+    rest = " and ".join(f"{number} {word}" for number, word in open_)
+    return f"No claim is broken; {rest}." if rest else "No claim is broken."
+
+
 def _strip(report: Report) -> list[dict[str, str]]:
     """The verdicts as a bar, warnings apart from errors."""
     count = Counter(view.mark(outcome) for outcome in report.outcomes)
@@ -60,6 +71,12 @@ def _strip(report: Report) -> list[dict[str, str]]:
     ]
 
 
+def _findings(outcomes: list[Outcome], limits: Limits) -> int:
+    """Findings shown of one outcome: many outcomes with many findings share the room."""
+    share = 400 // max(1, sum(bool(outcome.findings) for outcome in outcomes))
+    return max(1, min(limits.findings, share))
+
+
 @dataclass(frozen=True)
 class _Teller:
     """Turns outcomes and findings into what the template shows."""
@@ -67,6 +84,8 @@ class _Teller:
     folder: str
     limits: Limits
     pages: Mapping[str, str]
+    most: int
+    """Findings of one outcome."""
 
     def text(self, text: Any) -> str:
         return words.line(text, self.limits.text)
@@ -76,11 +95,13 @@ class _Teller:
             "contract": self.text(section.contract),
             "tally": section.tally(),
             "mark": view.mark(section.outcomes[0]),
-            "outcomes": [self.outcome(outcome) for outcome in section.outcomes],
+            "outcomes": [
+                self.outcome(o, o.verdict is not Verdict.BROKEN) for o in section.outcomes
+            ],
         }
 
-    def outcome(self, outcome: Outcome) -> dict[str, Any]:
-        most = self.limits.findings
+    def outcome(self, outcome: Outcome, findings: bool = True) -> dict[str, Any]:
+        most = self.most if findings else 0
         page = words.visible(self.pages.get(outcome.code, ""))
         return {
             "code": self.text(outcome.code),
@@ -99,7 +120,7 @@ class _Teller:
             "count": len(outcome.findings),
             "silenced": [
                 {"finding": self.finding(finding), "reason": self.text(reason)}
-                for finding, reason in outcome.silenced[:most]
+                for finding, reason in outcome.silenced[: self.most]
             ],
             "page": words.clip(page, self.limits.page) if self.limits.page else "",
         }
@@ -162,6 +183,9 @@ _ENVIRONMENT = (
     "perf.cards",
 )
 _WATCHING = ("watch.exam", "watch.budget", "watch.cost", "watch.compile", "watch.children")
+_HARDWARE = (
+    "perf.spread", "perf.busy", "perf.heat", "perf.clock", "perf.cap", "perf.room", "perf.wait",
+)  # fmt: skip
 _HEADER = ("python", "reefwatch", "started", "host", "cwd", "argv", "options", "run_id", "world")
 
 
@@ -173,7 +197,11 @@ def _environment_rows(record: Record, limits: Limits) -> list[tuple[str, list[tu
         if record.header.get(key) not in (None, "", {}, [])
     ]
     groups = [("run", head)]
-    for title, names in (("machine and software", _ENVIRONMENT), ("watching", _WATCHING)):
+    for title, names in (
+        ("machine and software", _ENVIRONMENT),
+        ("state of the hardware", _HARDWARE),
+        ("watching", _WATCHING),
+    ):
         rows = [(name, _fact(record, name, limits)) for name in names if name in record.facts]
         groups.append((title, rows))
     return [(title, rows) for title, rows in groups if rows]
@@ -206,18 +234,20 @@ def _unseen(report: Report, limits: Limits) -> list[tuple[str, list[tuple[str, s
     unseen = (
         [("operations", str(reason)) for reason in ops] if isinstance(ops, (list, tuple)) else []
     )
+    missing = view.mapping(record, "perf.device").get("missing")
+    if isinstance(missing, Mapping):
+        unseen += [(f"telemetry: {field}", str(reason)) for field, reason in missing.items()]
     unseen += [(name, reason) for name, reason in view.unknowns(record)]
     damaged = [("report", remark) for remark in report.remarks]
     for one in sorted(report.records, key=view.rank):
         damaged += [(f"rank {view.rank(one)}", remark) for remark in one.remarks]
         if not one.complete:
             damaged.append((f"rank {view.rank(one)}", "the record has no end: the run was cut off"))
-    unclaimed = [(" ".join(codes), why) for why, codes in view.grouped(report.unclaimed).items()]
     groups = (
-        ("unproven", unproven),
+        ("unproven", _by_reason(unproven)),
         ("failed inside Reefwatch", failed),
-        ("not seen", unseen),
-        ("not claimed by this run", unclaimed),
+        ("not seen", _by_reason(unseen)),
+        ("not claimed by this run", _by_reason(sorted(report.unclaimed.items()))),
         ("remarks", damaged),
     )
     return [
@@ -232,3 +262,11 @@ def _unseen(report: Report, limits: Limits) -> list[tuple[str, list[tuple[str, s
         for title, rows in groups
         if rows
     ]
+
+
+def _by_reason(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What shares a reason is told in one row."""
+    names: dict[str, list[str]] = {}
+    for name, reason in rows:
+        names.setdefault(reason, []).append(name)
+    return [(", ".join(dict.fromkeys(some)), reason) for reason, some in names.items()]

@@ -38,7 +38,7 @@ def render(
     folder = view.cwd(report) if cwd is None else cwd
     driver: dict[str, Any] = {
         "name": "reefwatch",
-        "rules": [_rule(outcome, pages or {}) for outcome in report.outcomes],
+        "rules": [_rule(outcome, pages or {}) for outcome in _by_code(report).values()],
     }
     if version:
         driver["version"] = version
@@ -60,6 +60,15 @@ def render(
     return json.dumps(valid(document), indent=2, allow_nan=False) + "\n"
 
 
+def _by_code(report: Report) -> dict[str, Outcome]:
+    """The first outcome of each code: failures inside Reefwatch share one."""
+    return {outcome.code: outcome for outcome in reversed(report.outcomes)}
+
+
+def _indexes(report: Report) -> dict[str, int]:
+    return {code: index for index, code in enumerate(_by_code(report))}
+
+
 def _rule(outcome: Outcome, pages: Mapping[str, str]) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "id": outcome.code,
@@ -74,13 +83,14 @@ def _rule(outcome: Outcome, pages: Mapping[str, str]) -> dict[str, Any]:
 def _results(report: Report, folder: str) -> Iterator[dict[str, Any]]:
     script = str(view.first(report).header.get("script") or "")
     seen: Counter[str] = Counter()
-    for index, outcome in enumerate(report.outcomes):
+    indexes = _indexes(report)
+    for outcome in report.outcomes:
         told = [(finding, None) for finding in outcome.findings]
         for finding, reason in [*told, *outcome.silenced]:
             identity = _identity(outcome.code, finding.place, folder)
             seen[identity] += 1
             result = _result(outcome, finding, folder, script)
-            result["ruleIndex"] = index
+            result["ruleIndex"] = indexes[outcome.code]
             result["partialFingerprints"] = {"reefwatch/v1": f"{identity}:{seen[identity]}"}
             # Present on all or on none (3.27.23): an empty list says that nothing is suppressed.
             suppression = {"kind": "external", "justification": words.line(reason)}
@@ -135,8 +145,8 @@ def _location(place: Place, folder: str, script: str) -> dict[str, Any]:
         if place.file and place.line > 0:
             physical["region"] = {"startLine": place.line}
         location["physicalLocation"] = physical
-    if place.module:
-        name = words.line(place.module, 1000)
+    name = words.line(place.module, 1000)
+    if name:
         location["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "module"}]
     return location
 
@@ -167,12 +177,13 @@ def _identity(code: str, place: Place, folder: str) -> str:
 
 
 def _notifications(report: Report) -> Iterator[dict[str, Any]]:
-    for index, outcome in enumerate(report.outcomes):
+    indexes = _indexes(report)
+    for outcome in report.outcomes:
         if outcome.verdict in (Verdict.UNPROVEN, Verdict.ERRORED):
             yield {
                 "level": "error" if outcome.verdict is Verdict.ERRORED else "note",
                 "message": {"text": _message(f"{outcome.verdict.value}: {outcome.reason}")},
-                "associatedRule": {"id": outcome.code, "index": index},
+                "associatedRule": {"id": outcome.code, "index": indexes[outcome.code]},
             }
     for remark in report.remarks:
         yield {"level": "warning", "message": {"text": _message(remark)}}

@@ -109,7 +109,7 @@ def _body(report: Report, detail: _Detail) -> Iterator[_Line]:
             f"{words.line(section.contract, 30):<10} {section.tally()}",
             style="bold",
             mark=word,
-            right=words.clip(view.covered(section.coverage()), 90),
+            right=words.clip(view.least_first(section.coverage(), 3), 90),
         )
         yield from _rows(section, folder, detail)
         yield from _held(section, folder, detail)
@@ -126,7 +126,7 @@ def _rows(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
     for reason, outcomes in by_reason.items():
         rows.append(list(_row(outcomes[0], folder, detail)))
         if len(outcomes) > 1:
-            codes = " ".join(outcome.code for outcome in outcomes)
+            codes = view.codes(outcome.code for outcome in outcomes)
             said = _Line(words.line(reason, 300), indent=6, one_line=detail.one_line)
             rows[-1] = [_Line(codes, mark="unproven", indent=2, one_line=True), said]
     for row in rows[: detail.rows]:
@@ -170,23 +170,23 @@ def _held(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
             yield _Line(text + (f" ({where})" if where else ""), indent=4, one_line=True)
     if held and len(held) < len(section.outcomes):
         yield _Line(
-            "held  " + " ".join(o.code for o in held), style="green", indent=4, one_line=True
+            "held  " + view.codes(o.code for o in held), style="green", indent=4, one_line=True
         )
     elif held:
-        yield _Line(" ".join(o.code for o in held), style="green", indent=4, one_line=True)
+        yield _Line(view.codes(o.code for o in held), style="green", indent=4, one_line=True)
 
 
 def _foot(report: Report, detail: _Detail) -> Iterator[_Line]:
     silenced = [(o.code, reason) for o in report.outcomes for _, reason in o.silenced]
     if silenced:
         reasons = "; ".join(
-            f"{words.line(reason, 80)}: {' '.join(sorted(set(codes)))}"
+            f"{words.line(reason, 80)}: {view.codes(codes)}"
             for reason, codes in _by_reason(silenced).items()
         )
         yield _Line(f"silenced  {len(silenced)}  ({reasons})", one_line=True)
     if report.unclaimed:
         reasons = "; ".join(
-            f"{' '.join(codes)}: {words.line(reason, 80)}"
+            f"{view.codes(codes)}: {words.line(reason, 80)}"
             for reason, codes in view.grouped(report.unclaimed).items()
         )
         yield _Line(f"not claimed  {reasons}", style="dim", one_line=True)

@@ -122,7 +122,7 @@ def _prune(root: Node, most: int) -> None:
     if len(weights) <= most:
         return
     floor = sorted(weights, reverse=True)[most - 1]
-    room, todo = most, [root]
+    room, todo = most - 1, [root]
     while todo:
         node = todo.pop(0)
         for name, child in list(node.children.items()):

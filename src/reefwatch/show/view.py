@@ -6,7 +6,7 @@ docs/record.md says is left out here rather than trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,30 @@ def _covered(part: Coverage) -> str:
     return f"{words.amount(part.seen)} of {words.amount(part.total)} {what}"
 
 
+def least_first(parts: tuple[Coverage, ...], most: int) -> str:
+    """The coverage of which the least was seen, and how many more kinds there are."""
+    ordered = sorted(parts, key=lambda part: part.share)
+    more = f" and {len(parts) - most} more" if len(parts) > most else ""
+    return covered(tuple(ordered[:most])) + more
+
+
+def codes(names: Iterable[str]) -> str:
+    """`LOOP001-008 LOOP011`: three or more in a row are told by their ends."""
+    runs: list[list[str]] = []
+    for name in sorted(set(names)):
+        last = runs[-1][-1] if runs else ""
+        if last and name[:-3] == last[:-3] and _number(name) == _number(last) + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    told = [[f"{run[0]}-{run[-1][-3:]}"] if len(run) > 2 else run for run in runs]
+    return " ".join(name for run in told for name in run)
+
+
+def _number(code: str) -> int:
+    return int(code[-3:]) if code[-3:].isascii() and code[-3:].isdigit() else -9
+
+
 def grouped(unclaimed: Mapping[str, str]) -> dict[str, list[str]]:
     """Reason to the codes whose claim is not made for that reason."""
     by_reason: dict[str, list[str]] = {}
@@ -211,7 +235,7 @@ def run(report: Report) -> Run:
     count = words.finite(mapping(record, "run.steps").get("count"))
     return Run(
         command=words.line(report.command, 40),
-        script=words.line(" ".join([words.short_path(script, cwd(report)), *rest]), 300),
+        script=words.line(" ".join([_name(script, cwd(report)), *rest]), 300),
         claim="" if isinstance(claim, Unknown) else words.line(claim.value, 40),
         claimed_by="" if isinstance(claim, Unknown) else words.line(claim.source, 60),
         seconds=words.finite(ended.get("seconds")),
@@ -225,6 +249,12 @@ def run(report: Report) -> Run:
         records=len(report.records),
         started=words.line(header.get("started", ""), 40),
     )
+
+
+def _name(script: str, folder: str) -> str:
+    """The script inside the folder of the run, else its name alone; argv holds the whole path."""
+    short = words.short_path(script, folder)
+    return short.rsplit("/", 1)[-1] if short.startswith("/") else short
 
 
 def _examined(record: Record) -> int | None:

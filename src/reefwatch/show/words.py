@@ -29,8 +29,9 @@ def visible(text: object) -> str:
 def line(text: object, limit: int = 2000) -> str:
     """One line of at most `limit` characters, nothing hidden in it."""
     text = str(text)
-    head = text[: 2 * limit]
-    return clip(" ".join(visible(head).split()), limit) if head.strip() else ""
+    if len(text) > 2 * limit:  # what would be cut need not be read
+        text = f"{text[:limit]}…{text[-limit:]}"
+    return clip(" ".join(visible(text).split()), limit)
 
 
 def clip(text: str, limit: int) -> str:

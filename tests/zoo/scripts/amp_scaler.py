@@ -1,4 +1,5 @@
 """Autocast and a GradScaler whose first and some later updates are skipped."""
+
 import torch
 from ending import tell
 from torch import nn

@@ -1,4 +1,5 @@
 """Anomaly mode: its extra traceback goes to stderr as a warning, its error names the op."""
+
 import sys
 import traceback
 import warnings

@@ -1,4 +1,5 @@
 """Compiled code must run during and after examined steps, and be compiled as often as without."""
+
 import torch
 from ending import tell
 from torch import nn

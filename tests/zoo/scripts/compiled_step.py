@@ -1,4 +1,5 @@
 """The whole step is compiled: graph breaks at backward, the update traced; and compiled inference."""
+
 import torch
 from ending import tell
 from torch import nn

@@ -1,4 +1,5 @@
 """EMA, deepcopy, pickle and torch.save of the model and the optimizer in the middle of a run."""
+
 import copy
 import io
 import pickle

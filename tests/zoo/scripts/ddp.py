@@ -1,4 +1,5 @@
 """Two ranks over gloo, started by torchrun."""
+
 import os
 
 import torch

@@ -1,4 +1,5 @@
 """Two ranks over gloo, started by torch.multiprocessing.spawn."""
+
 import os
 import sys
 import tempfile

@@ -1,4 +1,5 @@
 """torch.export, make_fx and fx.symbolic_trace in the middle of training."""
+
 import torch
 from ending import tell
 from torch import fx, nn
@@ -18,7 +19,9 @@ for step in range(12):
         told.append(fx.symbolic_trace(model).code)
     if step == 4:
         told.append(make_fx(lambda x: model(x).sin().sum())(torch.ones(3, 4)).code)
-        told.append(make_fx(lambda x: model(x).sum(), tracing_mode="symbolic")(torch.ones(3, 4)).code)
+        told.append(
+            make_fx(lambda x: model(x).sum(), tracing_mode="symbolic")(torch.ones(3, 4)).code
+        )
     if step == 6:
         program = torch.export.export(model.eval(), (torch.ones(3, 4),))
         told.append(str(program.graph))

@@ -1,4 +1,5 @@
 """Fake and meta tensors, deferred initialisation, and what they say of shapes."""
+
 import torch
 from ending import tell
 from torch import nn

@@ -1,4 +1,5 @@
 """Inference through the fused kernels that a TorchFunctionMode would switch off."""
+
 import torch
 from ending import tell
 from torch import nn

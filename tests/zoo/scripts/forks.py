@@ -1,4 +1,5 @@
 """Forks in the middle of training; the child trains on and ends through the end of the script."""
+
 import os
 import sys
 

@@ -1,4 +1,5 @@
 """Two optimizers, the critic stepped five times as often as the generator."""
+
 import torch
 from ending import tell
 from torch import nn

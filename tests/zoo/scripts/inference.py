@@ -1,4 +1,5 @@
 """No training: a model called under inference_mode and no_grad, and modules of its own called too."""
+
 import torch
 from ending import tell
 from torch import nn

@@ -19,8 +19,13 @@ class Numbers(Dataset):
 torch.manual_seed(0)
 random.seed(0)
 numpy.random.seed(0)
-data = DataLoader(Numbers(), batch_size=8, shuffle=True, num_workers=2,
-                  worker_init_fn=lambda n: (random.seed(n), numpy.random.seed(n)))
+data = DataLoader(
+    Numbers(),
+    batch_size=8,
+    shuffle=True,
+    num_workers=2,
+    worker_init_fn=lambda n: (random.seed(n), numpy.random.seed(n)),
+)
 model = nn.Linear(4, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 losses = []

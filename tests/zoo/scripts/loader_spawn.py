@@ -14,8 +14,13 @@ class Numbers(Dataset):
 
 def main():
     torch.manual_seed(0)
-    data = DataLoader(Numbers(), batch_size=4, num_workers=1, multiprocessing_context="spawn",
-                      persistent_workers=True)
+    data = DataLoader(
+        Numbers(),
+        batch_size=4,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        persistent_workers=True,
+    )
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     losses = []

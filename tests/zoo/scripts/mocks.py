@@ -1,4 +1,5 @@
 """Mocks what a watch might use: time, os, json, threading, open, and functions of torch."""
+
 import builtins
 import json
 import os
@@ -19,9 +20,19 @@ torch.manual_seed(0)
 model = nn.Linear(3, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 losses = []
-targets = [(time, "perf_counter"), (time, "time"), (time, "monotonic"), (os, "getpid"),
-           (os, "write"), (os, "stat"), (json, "dumps"), (builtins, "open"),
-           (threading, "get_ident"), (torch, "randn_like"), (torch.Tensor, "cpu")]
+targets = [
+    (time, "perf_counter"),
+    (time, "time"),
+    (time, "monotonic"),
+    (os, "getpid"),
+    (os, "write"),
+    (os, "stat"),
+    (json, "dumps"),
+    (builtins, "open"),
+    (threading, "get_ident"),
+    (torch, "randn_like"),
+    (torch.Tensor, "cpu"),
+]
 for step in range(30):
     with mock.patch.object(*targets[step % len(targets)], forbidden):
         loss = model(torch.ones(2, 3)).sum()

@@ -1,4 +1,5 @@
 """Training by hand: no torch optimizer, forward-mode and no_grad updates."""
+
 import torch
 from ending import tell
 from torch import nn

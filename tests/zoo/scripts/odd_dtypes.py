@@ -1,4 +1,5 @@
 """Complex numbers, quantised and integer ops, and low-precision storage types."""
+
 import warnings
 
 import torch

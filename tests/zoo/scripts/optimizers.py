@@ -1,4 +1,5 @@
 """Many optimizers, fused and foreach kinds, schedulers, parameter groups, one of the user's own."""
+
 import torch
 from ending import tell
 from torch import nn
@@ -17,9 +18,16 @@ class Sign(torch.optim.Optimizer):
 
 torch.manual_seed(0)
 losses, models = [], []
-kinds = [Sign, torch.optim.Adam, torch.optim.Adamax, torch.optim.RAdam, torch.optim.ASGD,
-         lambda p: torch.optim.Adam(p, fused=True), lambda p: torch.optim.SGD(p, 0.1, foreach=True),
-         lambda p: torch.optim.AdamW(p, amsgrad=True, foreach=True)]
+kinds = [
+    Sign,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.RAdam,
+    torch.optim.ASGD,
+    lambda p: torch.optim.Adam(p, fused=True),
+    lambda p: torch.optim.SGD(p, 0.1, foreach=True),
+    lambda p: torch.optim.AdamW(p, amsgrad=True, foreach=True),
+]
 for kind in kinds:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     optimizer = kind([{"params": model[0].parameters()}, {"params": model[1].parameters()}])

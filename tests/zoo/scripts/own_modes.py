@@ -1,4 +1,5 @@
 """The user's own dispatch and function modes: held across steps, and opened and closed inside."""
+
 import torch
 from ending import tell
 from torch import nn

@@ -14,8 +14,13 @@ def ready(p):
     told.append(sorted((k, v) for k, v in names.items() if k.startswith("aten::")))
 
 
-with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_stack=False,
-             schedule=schedule(wait=1, warmup=1, active=3, repeat=2), on_trace_ready=ready) as p:
+with profile(
+    activities=[ProfilerActivity.CPU],
+    record_shapes=True,
+    with_stack=False,
+    schedule=schedule(wait=1, warmup=1, active=3, repeat=2),
+    on_trace_ready=ready,
+) as p:
     for _ in range(12):
         with record_function("one step"):
             loss = model(torch.randn(4, 4)).square().mean()

@@ -1,4 +1,5 @@
 """Raises in the middle of training, inside a module; prints one traceback itself, dies of another."""
+
 import sys
 import traceback
 

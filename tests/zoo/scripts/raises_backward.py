@@ -1,4 +1,5 @@
 """Failing backward passes: modified in place, a second time, not a scalar; the last one kills."""
+
 import sys
 import traceback
 

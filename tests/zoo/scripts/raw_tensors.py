@@ -1,4 +1,5 @@
 """No module at all: gradient descent on bare tensors, with a hand-written loop of updates."""
+
 import torch
 from ending import tell
 

@@ -19,7 +19,8 @@ class Logged(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad)
+            cls, inner.shape, dtype=inner.dtype, requires_grad=inner.requires_grad
+        )
 
     def __init__(self, inner):
         self.inner = inner
@@ -30,6 +31,7 @@ class Logged(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         cls.seen.append(str(func))
+
         def open_(x):
             return x.inner if isinstance(x, cls) else x
 

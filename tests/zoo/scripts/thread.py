@@ -1,4 +1,5 @@
 """Trained in a thread, evaluated in another, while the main thread waits."""
+
 import threading
 
 import torch

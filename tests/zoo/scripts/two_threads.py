@@ -1,4 +1,5 @@
 """Two models trained at the same time, each in its own thread."""
+
 import threading
 
 import torch
