@@ -56,11 +56,12 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 _WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?\b)[0-9a-f]{40}\b", re.IGNORECASE)
-_ASSIGNED = re.compile(
-    r"(?<![\w./-])(?P<name>-{0,2}[A-Za-z][\w.-]*)"
-    r"(?P<sign>[\"']?\s?=\s?[\"']?|[\"']?:\s?[\"']?|(?<=[\w])\s+[\"']?)"
-    r"(?P<value>[^\s\"',;&<>]+)"
+_NAMED = re.compile(
+    r"(?<![\w./-])(?P<name>(?P<option>--)?-?[A-Za-z][\w.-]*)"
+    r"(?P<sign>[\"']?\s?=\s?[\"']?|[\"']?:\s?[\"']?|(?(option)\s+[\"']?(?!-)|(?!)))"
+    r"(?=(?P<value>[^\s\"',;&<>]+))"
 )
+"""A name and what stands for `is`: `--name value`, `NAME=value`, `name: value`."""
 _IP = r"(?!127\.|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}"
 _URL_ADDRESS = re.compile(rf"((?:://|@)){_IP}(?![\w.])|(?<![\w.]){_IP}(?=:\d{{2,5}}(?!\w))")
 _OTHER_HOME = re.compile(r"(?<![\w.~>-])(/home/|/Users/)[^/\s\"':;,<>()]+")
@@ -143,21 +144,28 @@ class Scrubber:
         text = _BEARER.sub(r"\1" + SECRET, text)
         text = _FORMS.sub(SECRET, text)
         text = _WANDB.sub(r"\1" + SECRET, text)
-        text = _ASSIGNED.sub(self._assigned, text)
+        text = self._named(text)
         text = self._home.sub("~", text)
         text = _OTHER_HOME.sub(r"\1" + USER, text)
         text = self._user.sub(USER, text)
         text = _URL_ADDRESS.sub(lambda match: (match[1] or "") + HOST, text)
         return self._host.sub(HOST, text)
 
-    def _assigned(self, match: re.Match[str]) -> str:
-        name, sign, value = match["name"], match["sign"], match["value"]
-        spaced = sign.strip("\"'").isspace()
-        if spaced and not name.startswith("--"):
-            return match[0]
-        if ":" in sign and (value.isdigit() or stands_for(name) != SECRET):
-            return match[0]
-        return f"{name}{sign}{self.under(name, value)}"
+    def _named(self, text: str) -> str:
+        """The text with what goes under a telling name replaced; a value may itself be a name."""
+        done, at = [], 0
+        for match in _NAMED.finditer(text):
+            value, meaning = match["value"], stands_for(match["name"])
+            colon = ":" in match["sign"]
+            if (
+                match.start() < at
+                or not meaning
+                or (colon and (meaning != SECRET or value.isdigit()))
+            ):
+                continue
+            done += [text[at : match.end()], self.under(match["name"], value)]
+            at = match.end("value")
+        return "".join([*done, text[at:]])
 
     def under(self, name: str, text: str) -> str:
         """The text as it may be recorded under this name of an option, variable or key."""
