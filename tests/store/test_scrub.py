@@ -240,4 +240,24 @@ def test_a_full_cache_starts_anew() -> None:
     scrubber = Scrubber()
     for n in range(12_000):
         assert scrubber.value(f"x{n}") == f"x{n}"
-    assert len(scrubber._cache) <= 5000
+    assert len(scrubber._known) <= 5000
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["token", "module", "x", "--key", "--token", "user", "file"]),
+            st.sampled_from(["--token", "token", "jane", "/data/jane/x", "x", "a b", "node17"])
+            | st.lists(st.sampled_from(["--token", "x", "jane", "/data/jane"]), max_size=3),
+            max_size=4,
+        ),
+        max_size=6,
+    )
+)
+def test_what_was_scrubbed_before_makes_no_difference(rows: list[Any]) -> None:
+    warm = Scrubber(["/home/jane"], "jane", ["node17"])
+    for row in [*rows, *rows]:
+        assert warm.json(encode(row)) == Scrubber(["/home/jane"], "jane", ["node17"]).json(
+            encode(row)
+        )
