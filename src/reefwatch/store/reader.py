@@ -45,7 +45,7 @@ def load(paths: Sequence[Path], own: Record | None = None) -> tuple[Record, ...]
     """The records of one run, by rank, out of files and folders (one per node, perhaps).
 
     `own` is what this process has in memory of its rank; it stands in for the file, which may have
-    ended early on a full disk. What is missing or could not be read is a remark of the first record.
+    ended early. What is missing or could not be read is a remark of the first record.
     Raises UnreadableRecord when nothing can be read, a named file cannot, two different records are
     of one rank, or they are of different runs.
     """
