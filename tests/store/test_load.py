@@ -104,3 +104,14 @@ def test_an_earlier_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, 0)
     write(tmp_path / "earlier-1", 0, run_id="before")
     assert len(load([tmp_path])) == 1
+
+
+def test_what_this_process_has_in_memory_stands_in_for_its_file(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    own = Writer(None, {"rank": 0, "world": 2, "run_id": "r"})
+    own.event("loop.loss", {"values": [1.0]})
+    (tmp_path / "rank0.jsonl").write_text("")  # the disk was full
+    first, second = load([tmp_path], own.record())
+    assert first.events == own.record().events and second.rank == 1
+    (tmp_path / "empty").mkdir()
+    assert load([tmp_path / "empty"], own.record())[0].rank == 0

@@ -59,14 +59,12 @@ def _resettle(
 def _severity(outcome: Outcome, left: Iterable[Finding]) -> Severity:
     """The highest severity among the findings that are left.
 
-    An outcome tells the highest of all its findings, which is the check's severity less the weakness
-    of the strongest evidence; so the check's own severity is that much higher.
+    An outcome tells the highest of all its findings, which is the check's severity less the
+    weakness of the strongest evidence; so the check's own severity is that much higher.
     """
     if outcome.severity is Severity.NOTE:
         return Severity.NOTE
-    weakness = min(
-        Severity.ERROR - finding.severity(Severity.ERROR) for finding in outcome.findings
-    )
+    weakness = Severity.ERROR - max(f.severity(Severity.ERROR) for f in outcome.findings)
     of_check = Severity(min(Severity.ERROR, outcome.severity + weakness))
     return max((finding.severity(of_check) for finding in left), default=Severity.NOTE)
 

@@ -41,10 +41,11 @@ def read(path: Path) -> Record:
     return record
 
 
-def load(paths: Sequence[Path]) -> tuple[Record, ...]:
+def load(paths: Sequence[Path], own: Record | None = None) -> tuple[Record, ...]:
     """The records of one run, by rank, out of files and folders (one per node, perhaps).
 
-    What is missing or could not be read is a remark of the first record.
+    `own` is what this process has in memory of its rank; it stands in for the file, which may have
+    ended early. What is missing or could not be read is a remark of the first record.
     Raises UnreadableRecord when nothing can be read, a named file cannot, two different records are
     of one rank, or they are of different runs.
     """
@@ -55,11 +56,14 @@ def load(paths: Sequence[Path]) -> tuple[Record, ...]:
         if not path.is_dir():
             read_.setdefault(path.resolve(), read(path))
             continue
-        for file in _files(path):
+        for file in _files(path, may_be_empty=own is not None):
             try:
                 read_.setdefault(file.resolve(), read(file))
             except UnreadableRecord as error:
                 failed.append(error)
+    if own is not None:
+        read_ = {path: record for path, record in read_.items() if record.rank != own.rank}
+        read_[Path(f"rank{own.rank}")] = own
     if not read_:
         raise failed[0] if failed else UnreadableRecord("no record was named")
     remarks += [f"not read: {error}" for error in failed]
@@ -69,12 +73,12 @@ def load(paths: Sequence[Path]) -> tuple[Record, ...]:
     return replace(first, remarks=(*first.remarks, *remarks)), *others
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, may_be_empty: bool) -> list[Path]:
     """The record files in a folder. Raises UnreadableRecord, with a hint, when there are none."""
     try:
         names = sorted(folder.iterdir())
         found = [path for path in names if FILE_NAME.fullmatch(path.name)]
-        if found:
+        if found or may_be_empty:
             return found
         runs = [
             p for p in names if p.is_dir() and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())

@@ -56,11 +56,12 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 _WANDB = re.compile(r"(\bwandb\b[^\n]{0,40}?\b)[0-9a-f]{40}\b", re.IGNORECASE)
-_ASSIGNED = re.compile(
-    r"(?<![\w./-])(?P<name>-{0,2}[A-Za-z][\w.-]*)"
-    r"(?P<sign>[\"']?\s?=\s?[\"']?|[\"']?:\s?[\"']?|(?<=[\w])\s+[\"']?)"
-    r"(?P<value>[^\s\"',;&<>]+)"
+_NAMED = re.compile(
+    r"(?<![\w./-])(?P<name>(?P<option>--)?-?[A-Za-z][\w.-]*)"
+    r"(?P<sign>[\"']?\s?=\s?[\"']?|[\"']?:\s?[\"']?|(?(option)\s+[\"']?(?!-)|(?!)))"
+    r"(?=(?P<value>[^\s\"',;&<>]+))"
 )
+"""A name and what stands for `is`: `--name value`, `NAME=value`, `name: value`."""
 _IP = r"(?!127\.|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}"
 _URL_ADDRESS = re.compile(rf"((?:://|@)){_IP}(?![\w.])|(?<![\w.]){_IP}(?=:\d{{2,5}}(?!\w))")
 _OTHER_HOME = re.compile(r"(?<![\w.~>-])(/home/|/Users/)[^/\s\"':;,<>()]+")
@@ -114,7 +115,7 @@ class Scrubber:
             rf"|(?:(?<=://)|(?<=@)){_any_of(self.hosts)}(?![\w-]|\.\w)"
             rf"|(?<![\w./-]){_any_of(self.hosts)}(?=:\d{{2,5}}(?!\w))"
         )
-        self._cache: dict[str, str] = {}
+        self._known: dict[str, str] = {}
 
     @classmethod
     def here(cls) -> Scrubber:
@@ -143,21 +144,28 @@ class Scrubber:
         text = _BEARER.sub(r"\1" + SECRET, text)
         text = _FORMS.sub(SECRET, text)
         text = _WANDB.sub(r"\1" + SECRET, text)
-        text = _ASSIGNED.sub(self._assigned, text)
+        text = self._named(text)
         text = self._home.sub("~", text)
         text = _OTHER_HOME.sub(r"\1" + USER, text)
         text = self._user.sub(USER, text)
         text = _URL_ADDRESS.sub(lambda match: (match[1] or "") + HOST, text)
         return self._host.sub(HOST, text)
 
-    def _assigned(self, match: re.Match[str]) -> str:
-        name, sign, value = match["name"], match["sign"], match["value"]
-        spaced = sign.strip("\"'").isspace()
-        if spaced and not name.startswith("--"):
-            return match[0]
-        if ":" in sign and (value.isdigit() or stands_for(name) != SECRET):
-            return match[0]
-        return f"{name}{sign}{self.under(name, value)}"
+    def _named(self, text: str) -> str:
+        """The text with what goes under a telling name replaced; a value may itself be a name."""
+        done, at = [], 0
+        for match in _NAMED.finditer(text):
+            value, meaning = match["value"], stands_for(match["name"])
+            colon = ":" in match["sign"]
+            if (
+                match.start() < at
+                or not meaning
+                or (colon and (meaning != SECRET or value.isdigit()))
+            ):
+                continue
+            done += [text[at : match.end()], self.under(match["name"], value)]
+            at = match.end("value")
+        return "".join([*done, text[at:]])
 
     def under(self, name: str, text: str) -> str:
         """The text as it may be recorded under this name of an option, variable or key."""
@@ -174,32 +182,42 @@ class Scrubber:
     def json(self, encoded: str) -> str:
         """JSON text, as `lines.encode` makes it, with every string scrubbed.
 
-        Working on the text spares the copies that a walk over the values would make; the strings of
-        a run repeat, so nearly every piece is known already.
+        Working on the text spares the copies that a walk over the values would make. The strings of
+        a run repeat: when each is known from an earlier line, they are exchanged without a look at
+        what stands beside them.
         """
-        known = self._cache.get
+        if "\\" not in encoded:  # so that every quote is the start or the end of a string
+            parts = encoded.split('"')
+            try:
+                parts[1::2] = [self._known[text] for text in parts[1::2]]
+                return '"'.join(parts)
+            except KeyError:
+                pass
+        return _PIECE.sub(self._piece, encoded)
 
-        def piece(match: re.Match[str]) -> str:
-            done = known(match[0])
-            return self._fresh(match) if done is None else done
-
-        return _PIECE.sub(piece, encoded)
-
-    def _fresh(self, match: re.Match[str]) -> str:
+    def _piece(self, match: re.Match[str]) -> str:
         key, string, option, argument, alone = match.groups()
-        if alone is not None:
-            done = encode(self.text(decode(alone)))
-        elif option is not None:
+        if option is not None:
             name = decode(option)
-            done = f"{encode(self.text(name))},{encode(self.under(name, decode(argument)))}"
-        else:
-            name, said = decode(key), string or ""
-            if said and key not in _CODE_NAMES:
-                said = encode(self.under(name, decode(said)))
-            done = f"{encode(self.text(name))}:{said}"
-        if len(self._cache) >= 5000:
-            self._cache.clear()
-        self._cache[match[0]] = done
+            return f"{encode(self.text(name))},{encode(self.under(name, decode(argument)))}"
+        if alone is not None:
+            return encode(self._learn(decode(alone)))
+        name, said = decode(key), string or ""
+        if said and stands_for(name):
+            said = encode(self.under(name, decode(said)))
+        elif said and key not in _CODE_NAMES:
+            said = encode(self._learn(decode(said)))
+        elif said:
+            self._learn(decode(said))
+        return f"{encode(self._learn(name))}:{said}"
+
+    def _learn(self, text: str) -> str:
+        """The text scrubbed; known from now on if that is the same wherever it stands."""
+        done = self.text(text)
+        if (done == text or "/" in text) and not text.startswith("-") and not stands_for(text):
+            if len(self._known) >= 5000:
+                self._known.clear()
+            self._known[text] = done
         return done
 
     def value(self, value: Any) -> Any:

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from reefwatch.core.errors import UnreadableRecord
 from reefwatch.core.record import Record
+from reefwatch.store.scan import why
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,8 +67,7 @@ class Tensors:
                 file.seek(offset)
                 raw = file.read(nbytes)
         except (OSError, ValueError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise UnreadableRecord(f"{self.path}: {why}") from None
+            raise UnreadableRecord(f"{self.path}: {why(error)}") from None
         if len(raw) != nbytes:
             raise UnreadableRecord(f"{self.path}: cut short within {name!r}")
         if crc32(raw) != crc:
