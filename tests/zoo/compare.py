@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from reefwatch.core.fact import Evidence
 from reefwatch.core.record import Record
 from reefwatch.store import reader
 
+_LOG = re.compile(rb"^[VIWEC]\d{4} [\d:.]+ \d+ ", re.MULTILINE)
+"""What torch's own log begins its lines with: time and process number."""
 SCRIPTS = Path(__file__).parent / "scripts"
 SOURCE = Path(__file__).parents[2] / "src"
 TIMEOUT_SECONDS = 240
@@ -126,9 +129,9 @@ def compare(animal: Animal) -> Comparison:
     """Run it both ways. Raises subprocess.TimeoutExpired when it hangs."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        plain = _run(animal, [])
+        plain = _run(animal, [], folder)
         flags = ["--quiet", "--no-live", "--exit-code=script", "--out", str(out)]
-        watched = _run(animal, ["-m", "reefwatch", "run", *flags, *animal.options])
+        watched = _run(animal, ["-m", "reefwatch", "run", *flags, *animal.options], folder)
         records = list(reader.load([out])) if out.exists() else []
     found = Comparison(animal, plain, watched, records)
     _differ(found)
@@ -136,7 +139,7 @@ def compare(animal: Animal) -> Comparison:
     return found
 
 
-def _run(animal: Animal, before: list[str]) -> Ran:
+def _run(animal: Animal, before: list[str], folder: str) -> Ran:
     start = [sys.executable]
     if animal.torchrun:
         launcher = ["--nproc-per-node=2", "--master-port=0", "--rdzv-backend=c10d"]
@@ -145,7 +148,7 @@ def _run(animal: Animal, before: list[str]) -> Ran:
     done = subprocess.run(
         [*start, *before, f"{animal.name}.py"],
         cwd=SCRIPTS,
-        env=_environment(),
+        env=_environment(tempfile.mkdtemp(dir=folder)),
         capture_output=True,
         timeout=TIMEOUT_SECONDS,
         check=False,
@@ -153,9 +156,11 @@ def _run(animal: Animal, before: list[str]) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr, time.perf_counter() - began)
 
 
-def _environment() -> dict[str, str]:
+def _environment(cache: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(SOURCE)]))
     fixed = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    # a graph that the other run left in inductor's cache would not be compiled again
+    fixed |= {"TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return {**os.environ, **fixed, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -164,7 +169,7 @@ def _differ(found: Comparison) -> None:
     if plain.code != watched.code:
         found.differences.append(f"exit code {watched.code} instead of {plain.code}")
     for stream in ("stdout", "stderr"):
-        one, two = getattr(plain, stream), getattr(watched, stream)
+        one, two = (_LOG.sub(b"", getattr(ran, stream)) for ran in (plain, watched))
         if found.animal.torchrun and stream == "stderr":
             continue  # torchrun itself writes there, with times and process numbers
         if one != two:
@@ -183,7 +188,7 @@ def _see(found: Comparison) -> None:
     for record in found.records:
         for name, fact in record.facts.items():
             if name.startswith("errored.") and isinstance(fact, Evidence):
-                found.blind.append(f"{name}: {fact.value}")
+                found.blind.append(f"{name}: {str(fact.value)[:300]}")
     if found.examined < found.animal.examined:
         found.blind.append(f"{found.examined} steps examined of {found.animal.examined} at least")
 

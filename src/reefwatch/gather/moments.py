@@ -46,6 +46,7 @@ class Moments:
         patches.observe(torch.optim.Optimizer, "_patch_step_function", told.optimizer_begun)
         patches.observe(torch.amp.GradScaler, "update", told.scale_updated)
         patches.observe(torch, "compile", self._compile)
+        patches.observe(torch.inference_mode, "__exit__", _nothing, self._mend)
         variable = torch.autograd.Variable
         engine = self._backward.engine(torch, variable._execution_engine)
         patches.put(variable, "_execution_engine", engine)
@@ -56,11 +57,34 @@ class Moments:
         if getframe(2).f_globals.get("__name__") != "torch":
             self._attendant.compile_called()
 
+    def _mend(self, context: Any) -> None:
+        """Make the thread's dispatch keys agree with its mode stack.
+
+        At its end `inference_mode` puts back the keys that it found, also the key of a mode that
+        was taken off the stack meanwhile; the next op would then fail.
+        """
+        core = self._torch._C
+        on = core._len_torch_dispatch_stack() > 0
+        for key in ("Python", "PythonTLSSnapshot"):
+            core._dispatch_tls_set_dispatch_key_included(key, on)
+
+    def movable(self) -> bool:
+        """True when the calling thread's mode stack may be changed here, for good.
+
+        A backward pass and torch.func's transforms put back the stack that they found.
+        """
+        core = self._torch._C
+        return not self._backward.running() and core._functorch.peek_interpreter_stack() is None
+
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._patches.restore()
         self._backward.live = False
+
+
+def _nothing(instance: Any) -> None:
+    return None
 
 
 def update_hooks(torch: Any, told: Attendant) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -92,6 +116,10 @@ class Backward:
         self._told = told
         self._depth = threading.local()
 
+    def running(self) -> bool:
+        """True inside a backward pass of the calling thread."""
+        return bool(getattr(self._depth, "now", 0))
+
     def engine(self, torch: Any, original: Any) -> Any:
         """An engine like `original` (same C++ engine: it has no state of its own)."""
         follow = self
@@ -106,13 +134,12 @@ class Backward:
 
     def called(self, run: Callable[..., Any], caller: dict[str, Any]) -> Callable[..., Any]:
         """What to call instead of `run`. Raises Breach."""
-        depth = getattr(self._depth, "now", 0)
-        if not self.live or depth:  # a pass inside a pass: reentrant checkpoints
+        if not self.live or self.running():  # a pass inside a pass: reentrant checkpoints
             return run
         outputs = caller.get("t_outputs") or (None,)
         accumulates = bool(caller.get("kwargs", {}).get("accumulate_grad", True))
         self._told.backward_begins(outputs[0], accumulates)
-        self._depth.now = depth + 1
+        self._depth.now = 1
         return observed(run, self._ended, (outputs[0], accumulates))
 
     def _ended(self, what: tuple[Any, bool]) -> None:

@@ -17,8 +17,15 @@ get_ident = _threading.get_ident
 getframe = _sys._getframe
 threads = _sys._current_frames
 
+_DummyThread = _threading._DummyThread  # type: ignore[attr-defined]
 _MISSING: Any = object()
 _everything: weakref.WeakSet[Patches] = weakref.WeakSet()
+
+
+def is_python_thread(ident: int) -> bool:
+    """False for a thread that C++ made, such as one of the autograd engine."""
+    made = [thread for thread in _threading.enumerate() if thread.ident == ident]
+    return any(not isinstance(thread, _DummyThread) for thread in made)
 
 
 class Patches:

@@ -119,6 +119,8 @@ class Watch:
         self._inside = False
         """True while the op layer is entered."""
         self._overdue = False
+        self._postponed = ""
+        """The kind of a step that ended where the op layer cannot be left."""
         self._layer_before = 0.0
         self._mark = self._boundary = self._started = perf_counter()
         self._fixed = self._carried = 0.0
@@ -186,11 +188,13 @@ class Watch:
 
     @moment("training")
     def backward_ended(self, output: Any, accumulates: bool) -> None:
-        if accumulates and isinstance(output, self._torch.Tensor):
-            try:
+        try:
+            if accumulates and isinstance(output, self._torch.Tensor):
                 self._panel.call("after_backward", output)
-            except Breach as breach:  # raised at the next moment: here it would be lost
-                self._breach = breach
+            if self._postponed:
+                self._step_ends(self._postponed)
+        except Breach as breach:  # raised at the next moment: here it would be lost
+            self._breach = breach
 
     @moment("training")
     def update_begins(self, optimizer: Any) -> None:
@@ -216,7 +220,9 @@ class Watch:
     @moment("calling")
     def module_called(self, module: Any) -> None:
         """Some module (before training and in overdue steps), or one of the root's type."""
-        assert self._calls is not None
+        assert self._calls is not None and self._moments is not None
+        if not self._moments.movable():
+            return
         everything = self._calls.on is self._torch.nn.Module
         if self._overdue:
             self._leave()
@@ -250,6 +256,8 @@ class Watch:
         """
         if threads == "any":
             return True
+        if self._moments is not None and not patches.is_python_thread(ident):
+            return True  # a thread of the autograd engine: part of the owner's backward pass
         settled = self._trains or (threads == "calling" and self._cycles.anchor is not None)
         if settled and self._owner in patches.threads():
             return False
@@ -270,6 +278,10 @@ class Watch:
 
     def _step_ends(self, kind: str) -> None:
         """Account for the step that ends now, and begin the next."""
+        assert self._moments is not None
+        self._postponed = "" if self._moments.movable() else kind
+        if self._postponed:  # an optimizer stepped by a hook of the backward pass
+            return
         now = self._mark
         seconds, fixed = now - self._boundary, self._fixed
         examined = self._examined

@@ -31,7 +31,7 @@ def train(x):
     return loss
 
 
-@torch.compile(backend=backend, fullgraph=True)
+@torch.compile(backend=backend)
 def update():
     optimizer.step()
 

@@ -2,8 +2,12 @@
 
 import hashlib
 import random
-import sys
 import threading
+
+import numpy
+
+random.seed(0)
+numpy.random.seed(0)
 
 
 def digest(*parts):
@@ -44,8 +48,7 @@ def tell(losses, *things):
             print(thing)
     print("torch random", digest(torch.get_rng_state().numpy().tobytes()))
     print("python random", digest(repr(random.getstate()).encode()))
-    if "numpy" in sys.modules:
-        print("numpy random", digest(repr(sys.modules["numpy"].random.get_state()).encode()))
+    print("numpy random", digest(repr(numpy.random.get_state()).encode()))
     print("threads", threading.active_count(), torch.get_num_threads())
     print("modes", torch.is_grad_enabled(), torch.is_inference_mode_enabled())
     print("default dtype", torch.get_default_dtype(), torch.tensor(0.0).device)

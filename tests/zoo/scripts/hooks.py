@@ -15,7 +15,9 @@ everywhere = nn.modules.module.register_module_forward_hook(lambda m, a, o: seen
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 optimizer.register_step_pre_hook(lambda o, a, k: seen.append(1.5))
 optimizer.register_step_post_hook(lambda o, a, k: seen.append(2.5))
-torch.optim.optimizer.register_optimizer_step_post_hook(lambda o, a, k: seen.append(3.5))
+from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
+
+register_optimizer_step_post_hook(lambda o, a, k: seen.append(3.5))
 losses = []
 for step in range(24):
     x = torch.randn(4, 4, requires_grad=True)
