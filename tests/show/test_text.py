@@ -159,3 +159,10 @@ def test_a_finding_without_any_part_but_its_message() -> None:
     shown = text.render(Report("report", (outcome,), records=(Record(),)), color=False, width=80)
     assert "      something\n" in shown
     assert "at " not in shown.replace("that", "").replace("what", "")
+
+
+def test_notes_that_are_not_shown_are_counted() -> None:
+    noted = Outcome("LOOP003", "t", Verdict.HELD, findings=(reports.IDLE,) * 9, contract="loop")
+    shown = text.render(Report("run", (noted,)), color=False, width=100)
+    assert shown.count("note  LOOP003") == 3
+    assert "and 6 more notes" in shown

@@ -168,6 +168,8 @@ def _held(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
             where = view.place(finding.place, folder, 100)
             text = f"note  {outcome.code}  {words.line(finding.message, 200)}"
             yield _Line(text + (f" ({where})" if where else ""), indent=4, one_line=True)
+    if detail.notes and len(noted) > 3:
+        yield _Line(f"and {len(noted) - 3:,} more notes", style="dim", indent=4)
     if held and len(held) < len(section.outcomes):
         yield _Line(
             "held  " + view.codes(o.code for o in held), style="green", indent=4, one_line=True
