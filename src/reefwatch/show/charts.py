@@ -227,7 +227,7 @@ def _sampled(
     if not lines or lines[0].kind == "limit":
         return None
     mids = [point.mid for point in lines[0].points]
-    summary = f"{written(min(mids))} to {written(max(mids))}"
+    summary = " to ".join(dict.fromkeys((written(min(mids)), written(max(mids)))))
     span = None
     if base is not None:
         span = (base, max(point.high for line in lines for point in line.points))
