@@ -193,7 +193,8 @@ def _earlier(folder: Path) -> Path:
     return aside
 
 
-_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors)|report\.\w+|[\w.-]*\.sarif")
+_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors)|report\.\w+|spawned-\d+")
+"""What a run leaves in its folder: ranks, reports, and the folders of children that it spawned."""
 
 
 def _leave_out_of_git(base: Path) -> None:
