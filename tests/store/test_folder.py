@@ -226,3 +226,8 @@ def test_run_ids() -> None:
     assert launch(rank(0)).run_id == launch(rank(1)).run_id
     assert launch(rank(0)).run_id != launch(rank(0, MASTER_PORT="1")).run_id
     assert launch({}).run_id != launch({}).run_id
+
+
+def test_the_table_names_no_host(tmp_path: Path) -> None:
+    new(tmp_path / "out", "train.py", 0, rank(0))
+    assert os.uname().nodename not in (tmp_path / "out" / ".launch").read_text().split('"')
