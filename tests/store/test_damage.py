@@ -46,9 +46,7 @@ def test_every_changed_byte_is_found(whole: Path, tmp_path: Path) -> None:
     raw, path = whole.read_bytes(), tmp_path / "rank0.jsonl"
     found = {"damage": 0, "cut": 0, "unreadable": 0}
     for at in range(len(raw)):
-        for new in {raw[at] ^ 1, raw[at] ^ 0x20, raw[at] ^ 0x80, 0x0A, 0x00, 0x22, 0x30} - {
-            raw[at]
-        }:
+        for new in {raw[at] ^ 1, raw[at] ^ 0x80, 0x0A, 0x22} - {raw[at]}:
             path.write_bytes(raw[:at] + bytes([new]) + raw[at + 1 :])
             try:
                 record = read(path)

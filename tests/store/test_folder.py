@@ -121,6 +121,7 @@ def test_a_named_folder_moves_an_earlier_record_aside(tmp_path: Path) -> None:
         (out / "rank0.tensors").write_text("")
         (out / "report.html").write_text("")
         (out / "notes.txt").write_text("mine")
+        (out / "spawned-1").mkdir()
     assert (out / "rank0.jsonl").read_text() == "run 2"
     assert (out / "earlier-1" / "rank0.jsonl").read_text() == "run 0"
     assert (out / "earlier-2" / "rank0.jsonl").read_text() == "run 1"
@@ -128,6 +129,7 @@ def test_a_named_folder_moves_an_earlier_record_aside(tmp_path: Path) -> None:
         "rank0.jsonl",
         "rank0.tensors",
         "report.html",
+        "spawned-1",
     ]
 
 
@@ -224,3 +226,8 @@ def test_run_ids() -> None:
     assert launch(rank(0)).run_id == launch(rank(1)).run_id
     assert launch(rank(0)).run_id != launch(rank(0, MASTER_PORT="1")).run_id
     assert launch({}).run_id != launch({}).run_id
+
+
+def test_the_table_names_no_host(tmp_path: Path) -> None:
+    new(tmp_path / "out", "train.py", 0, rank(0))
+    assert os.uname().nodename not in (tmp_path / "out" / ".launch").read_text().split('"')

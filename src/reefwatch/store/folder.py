@@ -105,7 +105,7 @@ def new(out: Path | None, script: str, rank: int, environ: Mapping[str, str] | N
 
 def _join(launches: dict[str, Any], key: str, rank: int, base: Path, name: str | None) -> Path:
     """The folder that the others of this launch use, or a new one that they will find."""
-    host = os.uname().nodename
+    host = hashlib.sha256(os.uname().nodename.encode(errors="surrogateescape")).hexdigest()[:12]
     known = launches.get(key)
     if known is None or not _still_starting(known, rank, host):
         folder = _cleared(base) if name is None else _numbered(base, name)
@@ -193,7 +193,8 @@ def _earlier(folder: Path) -> Path:
     return aside
 
 
-_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors)|report\.\w+|[\w.-]*\.sarif")
+_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors)|report\.\w+|spawned-\d+")
+"""What a run leaves in its folder: ranks, reports, and the folders of children that it spawned."""
 
 
 def _leave_out_of_git(base: Path) -> None:

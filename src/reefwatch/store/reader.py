@@ -36,7 +36,7 @@ def read(path: Path) -> Record:
         return replace(record, facts=facts, complete=False, remarks=remarks, damage=reason)
     if not found.ended:
         how = "its last line is cut short" if found.cut else "it has no end line"
-        remark = f"{path.name}: {how}: the process was killed, or still runs"
+        remark = f"{path.name}: {how}: the process was killed, its disk was full, or it still runs"
         return replace(record, remarks=(*record.remarks, remark))
     return record
 

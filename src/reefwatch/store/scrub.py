@@ -17,7 +17,7 @@ from reefwatch.store.lines import decode, encode
 
 SECRET, USER, HOST = "<secret>", "<user>", "<host>"
 _CODE_NAMES = frozenset(('"module"', '"op"', '"dtype"', '"kind"', '"phase"'))
-"""Keys whose strings are names from code: never touched."""
+"""Keys whose strings are names from code, untouched unless they are paths."""
 _PLAIN_USERS = frozenset(("root", "user", "ubuntu", "admin", "runner", "jovyan", "nobody"))
 """Accounts of machine images, that name nobody."""
 
@@ -205,7 +205,7 @@ class Scrubber:
         name, said = decode(key), string or ""
         if said and stands_for(name):
             said = encode(self.under(name, decode(said)))
-        elif said and key not in _CODE_NAMES:
+        elif said and (key not in _CODE_NAMES or "/" in said):
             said = encode(self._learn(decode(said)))
         elif said:
             self._learn(decode(said))
