@@ -101,7 +101,7 @@ class _Optimizer:
         self.tracks: list[_Track] = []
         self.size: tuple[int, ...] = ()
         self.updates = self.cycles = self.watched = self.uncleared = self.stale = self.dropped = 0
-        self.names: dict[int, Any] = {}
+        self.names: list[str] = []
         self.since = -1
         self.backwards = 0
         self.verdict: tuple[Any, ...] = ()
@@ -313,9 +313,16 @@ class Gradients(Instrument):
         self._news |= not state.uncleared
         state.uncleared += 1
         state.stale += not any(track.fed for track in uncleared)
-        for track in uncleared[:TOLD]:
-            state.names.setdefault(state.tracks.index(track), track.param)
+        if not state.names:
+            state.names = self._names(state, uncleared[:TOLD])
         self._breach(state)
+
+    def _names(self, state: _Optimizer, tracks: list[_Track]) -> list[str]:
+        """What the parameters are called; at once, while the modules are alive."""
+        params = [param for track in tracks if (param := track.param()) is not None]
+        modules = Modules(self._torch)
+        modules.learn(params)
+        return [modules.name(p) or f"a parameter of shape {tuple(p.shape)}" for p in params]
 
     def _breach(self, state: _Optimizer) -> None:
         referee = self._tools.referee
@@ -331,23 +338,14 @@ class Gradients(Instrument):
         sink = self._tools.sink
         alive = self._optimizers.values()
         states = [state for state in (*self._retired.values(), *alive) if state.updates]
-        wanted = [p for s in states for ref in s.names.values() if (p := ref()) is not None]
-        modules = Modules(self._torch)
-        if wanted:
-            modules.learn(wanted)
         for state in states:
-            names = [
-                modules.name(param) or f"parameter {n} of {state.kind}"
-                for n, ref in state.names.items()
-                if (param := ref()) is not None
-            ]
             data = {
                 "optimizer": state.kind,
                 "cycles": state.watched,
                 "uncleared": state.uncleared,
                 "stale": state.stale,
                 "dropped": state.dropped,
-                "params": names,
+                "params": state.names,
                 "file": state.place[0],
                 "line": state.place[1],
             }

@@ -33,7 +33,15 @@ class _Trained:
         roots = {id(r): r for p in params if (r := modules.root(p)) is not None}
         self.roots = list(roots.values())
         owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
-        self.owners = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
+        some = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
+        self.owners = [weakref.ref(owner) for owner in some]
+
+    def training(self) -> bool:
+        """True when any part of them is in train mode."""
+        owners = (owner() for owner in self.owners)
+        return any(m is not None and m.training for m in owners) or any(
+            root.noisy_in(True) for root in self.roots
+        )
 
 
 class _Call:
@@ -89,7 +97,7 @@ class Phases(Instrument):
             return
         if not trained.owners or not any(root.noisy for root in trained.roots):
             return
-        if any(m.training for m in trained.owners) or any(r.noisy_in(True) for r in trained.roots):
+        if trained.training():
             self._train += 1
             return
         self._eval += 1
