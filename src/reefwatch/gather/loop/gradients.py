@@ -102,7 +102,7 @@ class _Optimizer:
         self.size: tuple[int, ...] = ()
         self.updates = self.cycles = self.watched = self.uncleared = self.stale = self.dropped = 0
         self.names: list[str] = []
-        self.since = -1
+        self.since = self.moment = -1
         self.backwards = 0
         self.verdict: tuple[Any, ...] = ()
         self.place = ("", 0)
@@ -148,8 +148,7 @@ class Gradients(Instrument):
         self._backwards = 0
         self._by_storage: dict[int, list[_Track]] | None = None
         self._news = False
-        self._unexamined = 0
-        self._numbers = 0
+        self._moments = self._unexamined = self._numbers = 0
         self._retired: dict[str, _Optimizer] = {}
 
     def arm(self, tools: Tools) -> None:
@@ -159,9 +158,9 @@ class Gradients(Instrument):
     def open(self, step: int) -> None:
         self._open = True
         self._by_storage = None
-        with unseen(self._torch):  # no user code has run since the update that opens this step
+        with unseen(self._torch):
             for state in self._optimizers.values():
-                if state.updates and not self._blind(state):
+                if state.moment == self._moments:  # its update has just opened this step
                     for track in state.tracks:
                         track.start()
 
@@ -174,6 +173,7 @@ class Gradients(Instrument):
 
     def _moment(self) -> None:
         """Something happens: cycles that run while no step is examined become blind."""
+        self._moments += 1
         self._unexamined += not self._open
 
     def _blind(self, state: _Optimizer) -> bool:
@@ -281,7 +281,7 @@ class Gradients(Instrument):
                     state.place = user_place(2)
             self._count(state, *state.verdict)
         state.updates += 1
-        state.since = self._unexamined
+        state.since, state.moment = self._unexamined, self._moments
         with unseen(self._torch):
             for track in state.sample(self._open):
                 track.start()

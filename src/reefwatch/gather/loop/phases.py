@@ -71,7 +71,7 @@ class Phases(Instrument):
         self._call: _Call | None = None
         self._pending: list[_Call] = []
         self._calls = self._noisy_calls = self._windows = self._windows_with = 0
-        self._in_window = False
+        self._in_window = self._called = False
 
     def arm(self, tools: Tools) -> None:
         self._tools = tools
@@ -106,11 +106,12 @@ class Phases(Instrument):
                 self._tell(root, "train", False, user_place(2))
 
     def open(self, step: int) -> None:
-        self._in_window = False
+        self._in_window = self._called = False
 
     def close(self, step: int) -> bool:
-        self._windows += 1
-        self._windows_with += self._in_window
+        if self._trained and self._called:
+            self._windows += 1
+            self._windows_with += self._in_window
         if not self._new:
             return False
         self._searches += 1
@@ -156,6 +157,7 @@ class Phases(Instrument):
             self._pending.append(call)
             del self._pending[:-1000]
             return
+        self._called = True
         self._settle(call.root)
 
     def _settle(self, following: Root | None) -> None:
