@@ -16,7 +16,7 @@ LOOPS: dict[str, Callable[[], None]] = {}
 
 
 def loop(function: Callable[[], None]) -> Callable[[], None]:
-    LOOPS[function.__name__.replace("_", " ").strip()] = function
+    LOOPS[function.__name__.replace("_", " ")] = function
     return function
 
 

@@ -329,7 +329,7 @@ class Gradients(Instrument):
         if referee is None:
             return
         file, line = state.place
-        row = {"kind": "loop.cycle", "optimizer": state.kind, "uncleared": state.uncleared}
+        row = {"event": "loop.cycle", "optimizer": state.kind, "uncleared": state.uncleared}
         message = referee.breach("loop", {**row, "file": file, "line": line})
         if message:
             raise Breach(message)
