@@ -61,7 +61,9 @@ def test_nothing_of_the_users_is_kept_alive():
     from reefwatch.gather.watch import Watch
     from reefwatch.store.writer import Writer
 
-    watch = Watch(Writer(None, {}, scrub=False), catalog.instruments({"without": ["perf"]}), options={})
+    watch = Watch(
+        Writer(None, {}, scrub=False), catalog.instruments({"without": ["perf"]}), options={}
+    )
     watch.start()
     try:
         make()()
