@@ -25,22 +25,22 @@ STEPS = 6
 """Steps of a loop; the fourth is left plain by the scheduler."""
 
 
-def watched(program: Callable[[], Any], **options: Any) -> dict[str, Outcome]:
-    """The outcomes of the loop checks, by code, of `program` run under watch in this process."""
-    record = recorded(program, **options)
+def watched(make: Callable[[], Callable[[], Any]], **options: Any) -> dict[str, Outcome]:
+    """The outcomes of the loop checks, by code, of `make()()` run under watch in this process."""
+    record = recorded(make, **options)
     failed = [name for name in record.facts if name.startswith("errored.")]
     assert not failed, [record.facts[name] for name in failed]
     checks = [check for check in load() if check.contract == "loop"]
     return {outcome.code: outcome for outcome in judge([record], checks)[0]}
 
 
-def recorded(program: Callable[[], Any], exam: float = 300.0, **options: Any) -> Any:
+def recorded(make: Callable[[], Callable[[], Any]], exam: float = 300.0, **options: Any) -> Any:
     sink = Writer(None, {"rank": 0}, scrub=False)
     without = {"without": ["precision", "perf"]}
     watch = Watch(sink, catalog.instruments(without), exam=exam, options=dict(without), **options)
     watch.start()
     try:
-        program()
+        make()()
     finally:
         watch.stop({"code": 0, "exception": None})
     return sink.record()
@@ -146,7 +146,11 @@ class Adversarial:
     def _chosen(self, name: str, part: nn.Module) -> list[nn.Parameter]:
         left_out = self.fault.kind == "left out of the optimizer"
         prefix = self.fault.site + "."
-        return [p for n, p in part.named_parameters() if not (left_out and f"{name}.{n}".startswith(prefix))]
+        return [
+            p
+            for n, p in part.named_parameters()
+            if not (left_out and f"{name}.{n}".startswith(prefix))
+        ]
 
     def _damage(self) -> None:
         name, _, path = self.fault.site.partition(".")
@@ -207,7 +211,7 @@ class Poison(TorchDispatchMode):
             return out
         if first.is_floating_point() and first.numel():
             if len(self.names) == self.site:
-                first.view(-1)[0] = self.value
+                first.as_strided((), ()).fill_(self.value)
                 self.hit = name
             self.names.append(name)
         return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reefwatch.judge.loop_breaches import breach_message as _loop
 from reefwatch.judge.precision_claims import breach_message, breaks_region
 
 Hook = Callable[[Mapping[str, Any]], "str | None"]
@@ -14,7 +15,7 @@ def _precision(row: Mapping[str, Any]) -> str | None:
     return breach_message(row) if breaks_region(row) else None
 
 
-HOOKS: dict[str, Hook] = {"precision": _precision}
+HOOKS: dict[str, Hook] = {"precision": _precision, "loop": _loop}
 """By contract, what says the message for a row that breaks it. Other contracts add theirs here."""
 
 

@@ -27,7 +27,7 @@ class Deferred:
         """Take one value. False when it cannot be taken (a graph is being captured)."""
         device = scalar.device
         if device.type == "cpu":
-            self._ready.append((tag, float(scalar)))
+            self._ready.append((tag, float(scalar.item())))
             return True
         if device.type != "cuda" or self._torch.cuda.is_current_stream_capturing():
             return False

@@ -92,9 +92,10 @@ class Finite(Instrument):
                 "at": list(place),
                 "dtype": str(loss.dtype).removeprefix("torch."),
             }
-            with (
-                aside(self._torch) if self._flow is not None or loss.device.type != "cpu" else _now
-            ):
+            if self._torch._C._len_torch_dispatch_stack() or loss.device.type != "cpu":
+                with aside(self._torch):
+                    self._seen += self._deferred.push(loss, row)
+            else:  # on the host, and nobody looks: no context is needed
                 self._seen += self._deferred.push(loss, row)
         if self._flow is not None:
             start = self._flow.writer(loss)
@@ -243,19 +244,6 @@ class Finite(Instrument):
             sink.fact("loop.finite", Evidence("loop.finite", value, source="outputs of ops"))
         else:
             sink.fact("loop.finite", Unknown("no op was seen: no step was examined"))
-
-
-class _Now:
-    """No context: a scalar on the host is read without any op."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-_now = _Now()
 
 
 def _describe(made: Any) -> dict[str, Any]:

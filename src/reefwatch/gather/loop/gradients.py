@@ -101,8 +101,8 @@ class _Optimizer:
         self.tracks: list[_Track] = []
         self.size: tuple[int, ...] = ()
         self.updates = self.cycles = self.watched = self.uncleared = self.stale = self.dropped = 0
-        self.names: dict[int, Any] = {}
-        self.since = -1
+        self.names: list[str] = []
+        self.since = self.moment = -1
         self.backwards = 0
         self.verdict: tuple[Any, ...] = ()
         self.place = ("", 0)
@@ -148,8 +148,7 @@ class Gradients(Instrument):
         self._backwards = 0
         self._by_storage: dict[int, list[_Track]] | None = None
         self._news = False
-        self._unexamined = 0
-        self._numbers = 0
+        self._moments = self._unexamined = self._numbers = 0
         self._retired: dict[str, _Optimizer] = {}
 
     def arm(self, tools: Tools) -> None:
@@ -159,9 +158,9 @@ class Gradients(Instrument):
     def open(self, step: int) -> None:
         self._open = True
         self._by_storage = None
-        with unseen(self._torch):  # no user code has run since the update that opens this step
+        with unseen(self._torch):
             for state in self._optimizers.values():
-                if state.updates and not self._blind(state):
+                if state.moment == self._moments:  # its update has just opened this step
                     for track in state.tracks:
                         track.start()
 
@@ -174,6 +173,7 @@ class Gradients(Instrument):
 
     def _moment(self) -> None:
         """Something happens: cycles that run while no step is examined become blind."""
+        self._moments += 1
         self._unexamined += not self._open
 
     def _blind(self, state: _Optimizer) -> bool:
@@ -281,7 +281,7 @@ class Gradients(Instrument):
                     state.place = user_place(2)
             self._count(state, *state.verdict)
         state.updates += 1
-        state.since = self._unexamined
+        state.since, state.moment = self._unexamined, self._moments
         with unseen(self._torch):
             for track in state.sample(self._open):
                 track.start()
@@ -313,16 +313,23 @@ class Gradients(Instrument):
         self._news |= not state.uncleared
         state.uncleared += 1
         state.stale += not any(track.fed for track in uncleared)
-        for track in uncleared[:TOLD]:
-            state.names.setdefault(state.tracks.index(track), track.param)
+        if not state.names:
+            state.names = self._names(state, uncleared[:TOLD])
         self._breach(state)
+
+    def _names(self, state: _Optimizer, tracks: list[_Track]) -> list[str]:
+        """What the parameters are called; at once, while the modules are alive."""
+        params = [param for track in tracks if (param := track.param()) is not None]
+        modules = Modules(self._torch)
+        modules.learn(params)
+        return [modules.name(p) or f"a parameter of shape {tuple(p.shape)}" for p in params]
 
     def _breach(self, state: _Optimizer) -> None:
         referee = self._tools.referee
         if referee is None:
             return
         file, line = state.place
-        row = {"kind": "loop.cycle", "optimizer": state.kind, "uncleared": state.uncleared}
+        row = {"event": "loop.cycle", "optimizer": state.kind, "uncleared": state.uncleared}
         message = referee.breach("loop", {**row, "file": file, "line": line})
         if message:
             raise Breach(message)
@@ -331,23 +338,14 @@ class Gradients(Instrument):
         sink = self._tools.sink
         alive = self._optimizers.values()
         states = [state for state in (*self._retired.values(), *alive) if state.updates]
-        wanted = [p for s in states for ref in s.names.values() if (p := ref()) is not None]
-        modules = Modules(self._torch)
-        if wanted:
-            modules.learn(wanted)
         for state in states:
-            names = [
-                modules.name(param) or f"parameter {n} of {state.kind}"
-                for n, ref in state.names.items()
-                if (param := ref()) is not None
-            ]
             data = {
                 "optimizer": state.kind,
                 "cycles": state.watched,
                 "uncleared": state.uncleared,
                 "stale": state.stale,
                 "dropped": state.dropped,
-                "params": names,
+                "params": state.names,
                 "file": state.place[0],
                 "line": state.place[1],
             }

@@ -14,12 +14,14 @@ from typing import Any
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.bits import fingerprints
-from reefwatch.gather.loop.modules import Modules
+from reefwatch.gather.loop.modules import Modules, Root
 from reefwatch.gather.loop.place import user_place
 from reefwatch.gather.loop.unseen import aside, together, unseen
 
-LOOKS = 4
-"""Examined updates after which values of parameters known by then are compared at the end only."""
+LOOKS = 8
+"""Examined updates in which values are compared; later ones only when their number has doubled."""
+SEARCHES = 4
+"""Walks for the modules of parameters that are not known yet."""
 NEEDED = 3
 """Updates between two looks before a value that stays is called not changing."""
 NEGLIGIBLE = 1e-5
@@ -29,26 +31,20 @@ sums of a few thousand terms cancel to about 1e-6 of their size."""
 
 
 class _Param:
-    """What is known of one parameter."""
-
-    __slots__ = (
-        "bits",
-        "changed",
-        "grad",
-        "held",
-        "moved",
-        "place",
-        "received",
-        "ref",
-        "since",
-        "used",
-    )
+    """What is known of one parameter. The parameter itself may be gone before the run ends."""
 
     def __init__(self, param: Any) -> None:
         self.ref = weakref.ref(param)
+        self.shape = tuple(param.shape)
+        self.elements = int(param.numel())
+        self.trainable = bool(param.requires_grad)
+        self.root: Root | None = None
+        self.name = ""
         self.held = self.moved = self.used = self.received = self.changed = False
         self.bits: tuple[int, ...] | None = None
-        self.since = 0
+        self.first = self.last = 0
+        """Updates before the first and the last look at its bits."""
+        self.moved_by_last = False
         self.grad: float | None = None
         self.place = ("", 0)
 
@@ -63,8 +59,8 @@ class Parameters(Instrument):
     def __init__(self) -> None:
         self._known: dict[int, _Param] = {}
         self._open = False
-        self._updates = self._looks = self._searches = 0
-        self._fed = 0
+        self._gone: list[_Param] = []
+        self._updates = self._looks = self._searches = self._last = 0
         self._usual = 0.0
         self._sizes: dict[int, tuple[Any, ...]] = {}
         self._place = ("", 0)
@@ -78,6 +74,8 @@ class Parameters(Instrument):
     def _param(self, param: Any) -> _Param:
         known = self._known.get(id(param))
         if known is None or known.ref() is not param:
+            if known is not None:  # another one has its place in memory
+                self._gone.append(known)
             known = self._known[id(param)] = _Param(param)
         return known
 
@@ -86,15 +84,21 @@ class Parameters(Instrument):
 
     def close(self, step: int) -> bool:
         self._open = False
-        if self._searches >= LOOKS:
-            return False
         before = len(self._known)
-        unnamed = [p for k in self._known.values() if (p := k.ref()) is not None]
-        if any(self._modules.root(p) is None for p in unnamed):
+        if self._searches < SEARCHES and any(k.root is None for k in self._known.values()):
             self._searches += 1
-            self._modules.learn(unnamed)
-            self._adopt()
+            self._name()
         return len(self._known) > before
+
+    def _name(self) -> None:
+        """Find the modules of the parameters, now, while they are alive."""
+        self._modules.learn(p for k in self._known.values() if (p := k.ref()) is not None)
+        self._adopt()
+        for known in self._known.values():
+            param = known.ref()
+            if param is not None and known.root is None:
+                known.root = self._modules.root(param)
+                known.name = self._modules.name(param)
 
     def _adopt(self) -> None:
         """Take in the other parameters of the modules found."""
@@ -105,7 +109,7 @@ class Parameters(Instrument):
                     self._param(param)
 
     def on_op(self, call: Any) -> None:
-        if call.phase in ("backward", "optimizer"):
+        if call.phase != "forward" or not call.module:
             return
         kind = self._kind
         for arg in call.args:
@@ -132,7 +136,7 @@ class Parameters(Instrument):
         if not self._open:
             return
         self._receive()
-        if self._looks < LOOKS:
+        if self._looks < LOOKS or self._updates >= 2 * self._last:
             self._look(optimizer)
 
     def _hold(self, optimizer: Any) -> None:
@@ -156,6 +160,7 @@ class Parameters(Instrument):
     def _look(self, optimizer: Any) -> None:
         """Compare the values of all parameters not yet seen to change with the first look."""
         self._looks += 1
+        self._last = self._updates
         self._compare()
         still = [
             (known, param.grad)
@@ -171,17 +176,17 @@ class Parameters(Instrument):
         pending = [
             (known, param)
             for known in self._known.values()
-            if not known.changed
-            and (param := known.ref()) is not None
-            and param.requires_grad
-            and param.device.type != "meta"
+            if not known.changed and (param := known.ref()) is not None
         ]
+        for known, param in pending:
+            known.trainable = bool(param.requires_grad)
+        pending = [(k, p) for k, p in pending if k.trainable and p.device.type != "meta"]
         bits = fingerprints(self._torch, [param for _, param in pending])
         for (known, _), now in zip(pending, bits, strict=True):
             if known.bits is None:
-                known.bits, known.since = now, self._updates
-            elif known.bits != now:
-                known.changed = True
+                known.bits, known.first = now, self._updates
+            known.changed = known.bits != now
+            known.last, known.moved_by_last = self._updates, known.moved
 
     def _measure(self, still: list[tuple[_Param, Any]], optimizer: Any) -> None:
         """The largest gradient of parameters that have not changed, and what is usual."""
@@ -210,21 +215,21 @@ class Parameters(Instrument):
         with aside(self._torch):
             self._receive()
             self._compare()
-        problems = self._problems()
-        self._modules.learn([param for _, param, _ in problems])
+        self._name()
+        everything = [known for known in (*self._gone, *self._known.values()) if known.trainable]
         named = True
-        for n, (known, param, problem) in enumerate(problems):
-            name = self._modules.name(param)
-            named = named and bool(name)
-            sink.event("loop.param", self._row(known, param, problem, name), id=str(n))
-        trainable = [
-            k for k in self._known.values() if (p := k.ref()) is not None and p.requires_grad
-        ]
+        number = 0
+        for known in everything:
+            problem = _problem(known)
+            if problem:
+                named = named and bool(known.name)
+                sink.event("loop.param", self._row(known, problem), id=str(number))
+                number += 1
         value = {
-            "trainable": len(trainable),
-            "in_optimizer": sum(k.held for k in trainable),
-            "changed": sum(k.changed for k in trainable),
-            "received": sum(k.received for k in trainable),
+            "trainable": len(everything),
+            "in_optimizer": sum(k.held for k in everything),
+            "changed": sum(k.changed for k in everything),
+            "received": sum(k.received for k in everything),
             "updates_watched": self._looks,
             "updates": self._updates,
             "names_complete": named,
@@ -232,39 +237,24 @@ class Parameters(Instrument):
         source = "bits of each parameter, first look against last"
         sink.fact("loop.params", Evidence("loop.params", value, source=source))
 
-    def _problems(self) -> list[tuple[_Param, Any, str]]:
-        found = []
-        for known in self._known.values():
-            param = known.ref()
-            if param is None or not param.requires_grad or known.bits is None:
-                continue
-            enough = self._updates - known.since >= NEEDED
-            if not known.held and known.received and not known.changed:
-                found.append((known, param, "not in optimizer"))
-            elif known.used and not known.received and not known.changed and known.held:
-                found.append((known, param, "no gradient"))
-            elif known.held and known.received and not known.changed and enough:
-                found.append((known, param, "not changing"))
-        return found
-
-    def _row(self, known: _Param, param: Any, problem: str, name: str) -> dict[str, Any]:
-        root = self._modules.root(param)
+    def _row(self, known: _Param, problem: str) -> dict[str, Any]:
+        root = known.root
         held = root is not None and any(
             (k := self._known.get(key)) is not None and k.held for key in root.params
         )
         file, line = known.place if known.place[0] else self._place
         return {
-            "name": name or f"a parameter of shape {tuple(param.shape)}",
+            "name": known.name or f"a parameter of shape {known.shape}",
             "problem": problem,
             "root": root.name if root else "",
             "root_in_optimizer": held,
-            "elements": param.numel(),
-            "cause": self._cause(known, param) if problem == "not changing" else "",
+            "elements": known.elements,
+            "cause": self._cause(known) if problem == "not changing" else "",
             "file": file,
             "line": line,
         }
 
-    def _cause(self, known: _Param, param: Any) -> str:
+    def _cause(self, known: _Param) -> str:
         if not known.moved:
             return "learning rate is 0"
         if known.grad is None:
@@ -274,6 +264,18 @@ class Parameters(Instrument):
         if known.grad <= NEGLIGIBLE * self._usual:
             return "gradient is zero up to rounding"
         return "update is lost in rounding"
+
+
+def _problem(known: _Param) -> str:
+    """What is wrong with it, or an empty string."""
+    if known.bits is None or known.changed:
+        return ""
+    if not known.held:
+        return "not in optimizer" if known.received and known.last > known.first else ""
+    if not known.received:
+        return "no gradient" if known.used and known.last > known.first else ""
+    certain = known.last - known.first >= NEEDED and known.moved == known.moved_by_last
+    return "not changing" if certain else ""
 
 
 def _moves(rate: Any) -> bool:

@@ -33,7 +33,15 @@ class _Trained:
         roots = {id(r): r for p in params if (r := modules.root(p)) is not None}
         self.roots = list(roots.values())
         owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
-        self.owners = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
+        some = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
+        self.owners = [weakref.ref(owner) for owner in some]
+
+    def training(self) -> bool:
+        """True when any part of them is in train mode."""
+        owners = (owner() for owner in self.owners)
+        return any(m is not None and m.training for m in owners) or any(
+            root.noisy_in(True) for root in self.roots
+        )
 
 
 class _Call:
@@ -63,7 +71,7 @@ class Phases(Instrument):
         self._call: _Call | None = None
         self._pending: list[_Call] = []
         self._calls = self._noisy_calls = self._windows = self._windows_with = 0
-        self._in_window = False
+        self._in_window = self._called = False
 
     def arm(self, tools: Tools) -> None:
         self._tools = tools
@@ -89,7 +97,7 @@ class Phases(Instrument):
             return
         if not trained.owners or not any(root.noisy for root in trained.roots):
             return
-        if any(m.training for m in trained.owners) or any(r.noisy_in(True) for r in trained.roots):
+        if trained.training():
             self._train += 1
             return
         self._eval += 1
@@ -98,11 +106,12 @@ class Phases(Instrument):
                 self._tell(root, "train", False, user_place(2))
 
     def open(self, step: int) -> None:
-        self._in_window = False
+        self._in_window = self._called = False
 
     def close(self, step: int) -> bool:
-        self._windows += 1
-        self._windows_with += self._in_window
+        if self._trained and self._called:
+            self._windows += 1
+            self._windows_with += self._in_window
         if not self._new:
             return False
         self._searches += 1
@@ -148,6 +157,7 @@ class Phases(Instrument):
             self._pending.append(call)
             del self._pending[:-1000]
             return
+        self._called = True
         self._settle(call.root)
 
     def _settle(self, following: Root | None) -> None:

@@ -61,16 +61,17 @@ def in_optimizer(case: Case) -> Iterator[Finding]:
     is meant to stay, say `requires_grad_(False)`, which also saves its gradients.
     Source: https://docs.pytorch.org/docs/stable/optim.html#constructing-it
     """
-    rows = [
-        row.data
-        for row in case.rows("loop.param")
-        if row.data["problem"] == "not in optimizer" and row.data["root_in_optimizer"]
-    ]
-    for data in rows:
+    by_module: dict[str, list[Any]] = {}
+    for row in case.rows("loop.param"):
+        if row.data["problem"] == "not in optimizer" and row.data["root_in_optimizer"]:
+            by_module.setdefault(row.data["name"].rpartition(".")[0], []).append(row.data)
+    for module, rows in by_module.items():
+        names = ", ".join(data["name"] for data in rows[:3]) + (", ..." if len(rows) > 3 else "")
+        elements = sum(data["elements"] for data in rows)
         yield Finding(
-            f"{data['name']} ({data['elements']} elements) gets gradients and is in no optimizer",
-            (Evidence("loop.param", data["problem"], source="optimizers and p.grad"),),
-            Place(module=data["name"], file=data["file"], line=data["line"]),
-            why="it keeps its initial values",
-            fix="add it to the optimizer, or freeze it with requires_grad_(False)",
+            f"in no optimizer, though with gradients: {names} ({elements} elements)",
+            (Evidence("loop.param", len(rows), "parameters", "optimizers and p.grad"),),
+            Place(module=module or names, file=rows[0]["file"], line=rows[0]["line"]),
+            why="they keep their initial values",
+            fix="add them to the optimizer, or freeze them with requires_grad_(False)",
         )

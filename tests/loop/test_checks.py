@@ -1,0 +1,32 @@
+"""The checks' own cases, and what they say of a record without evidence."""
+
+import pytest
+
+from reefwatch.core.finding import Severity, Verdict
+from reefwatch.core.record import Case, Record
+from reefwatch.judge.engine import judge_rank, load
+
+CHECKS = [check for check in load() if check.contract == "loop"]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+def test_the_cases_of_a_check(check):
+    for case in check.good:
+        assert judge_rank(check, case.record).verdict is Verdict.HELD
+    for case in check.bad:
+        outcome = judge_rank(check, case.record)
+        assert outcome.findings
+        assert outcome.verdict is (
+            Verdict.HELD if check.severity is Severity.NOTE else Verdict.BROKEN
+        )
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+def test_an_empty_record_proves_nothing(check):
+    assert judge_rank(check, Record()).verdict is Verdict.UNPROVEN
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+def test_a_run_without_training_makes_no_claim(check):
+    facts = {"loop__training": False, "loop__scaled": False}
+    assert isinstance(judge_rank(check, Case.of(**facts).record), str)
