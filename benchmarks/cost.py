@@ -44,6 +44,20 @@ class Plan:
     world: int = 1
 
 
+@dataclass(frozen=True)
+class Block:
+    """Steps in a row: wall and CPU seconds of all, wall seconds of each."""
+
+    seconds: float
+    cpu: float
+    times: list[float]
+
+    def then(self, other: Block) -> Block:
+        return Block(
+            self.seconds + other.seconds, self.cpu + other.cpu, [*self.times, *other.times]
+        )
+
+
 @dataclass
 class Round:
     """One plain block and one watched block beside it. Times in seconds."""
@@ -54,6 +68,8 @@ class Round:
     watched: float
     """Mean step of the steady state under watch, examined steps included."""
     watched_median: float
+    cpu_ratio: float = 0.0
+    """The same ratio in CPU time of the process, which other programs disturb less."""
     exam_steps: int = 0
     exam_overhead: float = 0.0
     """Time of the exam's steps beyond that of as many plain ones."""
@@ -93,10 +109,11 @@ class Bench:
         if self.cuda:
             torch.cuda.synchronize()
 
-    def block(self, steps: int, each: bool = False) -> tuple[float, list[float]]:
-        """(mean step, every step) of so many steps. `each` waits for the device after every one."""
+    def block(self, steps: int, each: bool = False) -> Block:
+        """So many steps. `each` waits for the device after every one."""
         times = []
         self.sync()
+        cpu = time.process_time()
         begun = before = time.perf_counter()
         for _ in range(steps):
             self.training.step()
@@ -106,11 +123,13 @@ class Bench:
             times.append(now - before)
             before = now
         self.sync()
-        return (time.perf_counter() - begun) / steps, times
+        return Block(time.perf_counter() - begun, time.process_time() - cpu, times)
 
     def round(self, folder: Path) -> Round:
-        synced = median(self.block(10, each=True)[1])
-        plain, plain_times = self.block(self.plan.steps)
+        """Half of the plain steps come before the watch and half after it."""
+        synced = median(self.block(10, each=True).times)
+        half = max(1, self.plan.steps // 2)
+        plain = self.block(half)
         begun = time.perf_counter()
         watch = reefwatch.watch(
             claim="bf16-mixed", exam=self.plan.exam, budget=self.plan.budget, out=folder
@@ -118,15 +137,17 @@ class Bench:
         with watch:
             started = time.perf_counter()
             exam, examined = self.exam(watch)
-            watched, watched_times = self.block(self.plan.steps)
+            watched = self.block(2 * half)
             seen = counts(watch)
             stopped = time.perf_counter()
         done = time.perf_counter()
+        plain = plain.then(self.block(half))
         return Round(
-            plain=plain,
-            plain_median=median(plain_times),
-            watched=watched,
-            watched_median=median(watched_times),
+            plain=plain.seconds / (2 * half),
+            plain_median=median(plain.times),
+            watched=watched.seconds / (2 * half),
+            watched_median=median(watched.times),
+            cpu_ratio=watched.cpu / plain.cpu,
             exam_steps=len(exam),
             exam_overhead=sum(exam) - len(exam) * synced,
             exam_step=median(examined) / synced if examined else 0.0,
@@ -142,7 +163,7 @@ class Bench:
         examined: list[float] = []
         for _ in range(MOST_EXAM_STEPS):
             before = counts(watch)[0]
-            _, (seconds,) = self.block(1, each=True)
+            (seconds,) = self.block(1, each=True).times
             every.append(seconds)
             if counts(watch)[0] > before:
                 examined.append(seconds)
@@ -156,9 +177,9 @@ class Bench:
         ratios: dict[str, list[float]] = {name: [] for name in FOR_SCALE}
         for _ in range(3):
             for name, mode in FOR_SCALE.items():
-                plain, _ = self.block(steps)
+                plain = self.block(steps).seconds
                 with mode():
-                    ratios[name].append(self.block(steps)[0] / plain)
+                    ratios[name].append(self.block(steps).seconds / plain)
         return {name: median(values) for name, values in ratios.items()}
 
 
@@ -212,6 +233,7 @@ def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]
         "ratio_low": ratios[0],
         "ratio_high": ratios[-1],
         "ratio_of_medians": median(each.watched_median / each.plain_median for each in rounds),
+        "cpu_ratio": median(each.cpu_ratio for each in rounds),
         "exam_step_ratio": median(each.exam_step for each in rounds),
         "exam_overhead_s": max(each.exam_overhead for each in rounds),
         "exam_allowance_s": plan.exam,
@@ -296,20 +318,29 @@ def table(told: dict[str, Any]) -> str:
     where += f"rounds of {machine['steps']} plain and {machine['steps']} watched steps."
     lines = [where, ""]
     head = ["model", "plain step", "watched / plain", "lowest - highest", "ratio of medians"]
-    head += ["examined in the steady state", "examined step / plain", "exam", "modules seen"]
+    head += [
+        "in CPU time",
+        "examined in the steady state",
+        "examined step / plain",
+        "exam",
+        "modules seen",
+    ]
     lines += ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     for name, one in told["models"].items():
         seen = one["facts"].get("precision.ops")
         modules = f"{seen['modules_seen']} of {seen['modules_total']}" if seen else "not said"
+        own = one["facts"].get("watch.exam", {}).get("seconds", 0.0)
         row = [
             f"{name}: {one['about']}",
             f"{one['plain_ms']:.1f} ms",
             f"**{one['ratio']:.3f}**",
             f"{one['ratio_low']:.3f} - {one['ratio_high']:.3f}",
             f"{one['ratio_of_medians']:.3f}",
+            f"{one['cpu_ratio']:.3f}",
             f"{one['examined']} of {one['of']} steps",
             f"{one['exam_step_ratio']:.2f}",
-            f"{one['exam_overhead_s']:.1f} s of {one['exam_allowance_s']:g} s, "
+            f"{one['exam_overhead_s']:.1f} s (by its own account {own:.1f} s) "
+            f"of {one['exam_allowance_s']:g} s, "
             f"{one['exam_steps']:g} steps",
             modules,
         ]
