@@ -24,4 +24,4 @@ with torch.inference_mode():
 with torch.no_grad():
     for _ in range(30):
         outs.append(model(model(torch.randn(2, 4))).sum())
-tell(outs, model, probe, type(model).__call__ is nn.Module.__call__, "__call__" in vars(Model))
+tell(outs, model, probe, type(model).__call__ is nn.Module.__call__)
