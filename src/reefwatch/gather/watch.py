@@ -43,6 +43,8 @@ def moment(threads: str) -> Callable[[M], M]:
             ident = get_ident()
             if not self.live or self._busy == ident:
                 return
+            if self._stale and ident in self._stale:
+                self._guarded("threads", self._sweep)
             if ident != self._owner and not self._admits(ident, threads):
                 return
             self._busy, self._mark = ident, perf_counter()
@@ -109,6 +111,8 @@ class Watch:
         self._optimizers = self._backwards = self._compiles = 0
         self._owner = 0
         """The thread that steps."""
+        self._stale: set[int] = set()
+        """Threads on which the op layer was entered and could not be left."""
         self._trains = False
         self._kind = ""
         self._counted = True
@@ -148,6 +152,8 @@ class Watch:
         self._stopped = True
         self._guarded("stop", self._end)
         self.live = False
+        if get_ident() in self._stale:
+            self._guarded("stop", self._sweep)
         self._guarded("stop", self._put_back)
         seconds = perf_counter() - self._started
         ending = {"code": None, "exception": None, **(exit or {}), "seconds": seconds}
@@ -264,11 +270,24 @@ class Watch:
         settled = self._trains or (threads == "calling" and self._roots.anchor is not None)
         if settled and self._owner in patches.threads():
             return False
-        self._owner = ident
         if self._inside:  # entered on a thread that does not step
+            self._stale.add(self._owner)
             self._layer.leave()
             self._layer.enter(self._step)
+            if self._calls is not None:
+                self._calls.watch()  # that thread will be swept when it calls a module
+        self._owner = ident
         return True
+
+    def _sweep(self) -> None:
+        """Take a mode of ours that another thread could not take off this one's stack."""
+        from reefwatch.gather import ops
+
+        self._stale.discard(get_ident())
+        if self._moments is not None and self._moments.movable():
+            ops.sweep(self._torch)
+        if self._kind == "optimizer" and not self._overdue and self._calls is not None:
+            self._calls.stop()
 
     def _train(self) -> None:
         """There is training, on this thread."""
