@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from reefwatch.gather.budget import PLAIN_AT, PLAIN_EVERY, SETTLE, Scheduler
 
 

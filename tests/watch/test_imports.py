@@ -6,6 +6,7 @@ import sys
 import traceback
 
 import pytest
+
 from reefwatch.gather.imports import PostImport
 
 NAME = "reefwatch_probe"

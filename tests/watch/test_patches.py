@@ -7,6 +7,7 @@ import types
 from unittest import mock
 
 import pytest
+
 from reefwatch.gather.patches import Patches
 
 

@@ -1,4 +1,4 @@
-"""The watch in this process: moments, steps, failures, strict mode, threads, forks; all put back."""
+"""The watch in this process: moments, steps, failures, strict mode, threads, forks."""
 
 import os
 import threading
@@ -6,13 +6,14 @@ import traceback
 
 import pytest
 import torch
+from torch import nn
+from torch.optim import optimizer as hooks
+
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather import catalog
 from reefwatch.gather.instrument import Instrument
 from reefwatch.gather.watch import Watch
-from torch import nn
-from torch.optim import optimizer as hooks
 
 
 class Memory:

@@ -26,7 +26,6 @@ from reefwatch.gather.frames import (
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.autocast import OFF, follow
 
-
 MODE = "ReefwatchOps"
 """Name of the dispatch mode's class, which is made anew for each layer."""
 
