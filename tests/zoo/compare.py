@@ -132,7 +132,7 @@ def compare(animal: Animal) -> Comparison:
         plain = _run(animal, [], folder)
         flags = ["--quiet", "--no-live", "--exit-code=script", "--out", str(out)]
         watched = _run(animal, ["-m", "reefwatch", "run", *flags, *animal.options], folder)
-        records = list(reader.load([out])) if out.exists() else []
+        records = list(reader.load([out, *out.glob("spawned-*")])) if out.exists() else []
     found = Comparison(animal, plain, watched, records)
     _differ(found)
     _see(found)

@@ -50,7 +50,7 @@ class Scheduler:
         if self.share <= 0 or step % self.stride():
             return False
         allowed = self.share * (self._clock() - self._since)
-        return self.steady_spent + self._expected() <= allowed
+        return self.steady_spent + self._expected() < allowed
 
     def stride(self) -> int:
         """Every how many steps the share allows an examined one, as a power of two.

@@ -26,6 +26,9 @@ from reefwatch.gather.frames import (
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.autocast import OFF, follow
 
+MODE = "ReefwatchOps"
+"""Name of the dispatch mode's class, which is made anew for each layer."""
+
 
 class OpCall:
     """One dispatched op, as handed to `Instrument.on_op`. Reused between ops: keep nothing of it.
@@ -444,7 +447,7 @@ def make_mode(torch: Any, layer: OpLayer) -> Any:
         return False
 
     kind = type(
-        "ReefwatchOps",
+        MODE,
         (TorchDispatchMode,),
         {
             "supports_higher_order_operators": True,
@@ -458,6 +461,16 @@ def make_mode(torch: Any, layer: OpLayer) -> Any:
     mode = kind()
     mode.layer = layer
     return mode
+
+
+def sweep(torch: Any) -> None:
+    """Take modes that were left from another thread off the calling thread's stack."""
+    from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_dispatch_stack())]
+    for mode in reversed(modes):
+        if type(mode).__name__ != MODE or mode.layer is not None:
+            _push_mode(mode)
 
 
 def _never_compile(torch: Any, code: Any) -> None:

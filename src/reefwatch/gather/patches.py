@@ -17,7 +17,7 @@ get_ident = _threading.get_ident
 getframe = _sys._getframe
 threads = _sys._current_frames
 
-_DummyThread = _threading._DummyThread  # type: ignore[attr-defined]
+_DummyThread = _threading._DummyThread
 _MISSING: Any = object()
 _everything: weakref.WeakSet[Patches] = weakref.WeakSet()
 

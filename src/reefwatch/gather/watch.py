@@ -23,6 +23,8 @@ from reefwatch.gather.steps import Cycles
 
 STATUS_SECONDS = 0.5
 """At most this often the live line is told anything."""
+BLIND_BACKWARDS = 8
+"""Backward passes without an update, where something was compiled, after which none is awaited."""
 LOOK_EVERY = 64
 """Ops after which an examined step is asked whether it costs too much."""
 
@@ -41,6 +43,8 @@ def moment(threads: str) -> Callable[[M], M]:
             ident = get_ident()
             if not self.live or self._busy == ident:
                 return
+            if self._stale and ident in self._stale:
+                self._guarded("threads", self._sweep)
             if ident != self._owner and not self._admits(ident, threads):
                 return
             self._busy, self._mark = ident, perf_counter()
@@ -89,6 +93,7 @@ class Watch:
         self._panel = Panel(instruments, self._gate)
         self._scheduler = Scheduler(exam, budget, perf_counter)
         self._cycles = Cycles()
+        self._roots = Cycles()
         self._strict = frozenset(strict)
         self._referee = referee
         self._options = {} if options is None else options
@@ -103,9 +108,11 @@ class Watch:
         self._calls: ModuleCalls | None = None
         self._children: Callable[[], dict[str, int]] | None = None
         self._pending: list[weakref.ref[Any]] = []
-        self._compiles = 0
+        self._optimizers = self._backwards = self._compiles = 0
         self._owner = 0
         """The thread that steps."""
+        self._stale: set[int] = set()
+        """Threads on which the op layer was entered and could not be left."""
         self._trains = False
         self._kind = ""
         self._counted = True
@@ -145,6 +152,8 @@ class Watch:
         self._stopped = True
         self._guarded("stop", self._end)
         self.live = False
+        if get_ident() in self._stale:
+            self._guarded("stop", self._sweep)
         self._guarded("stop", self._put_back)
         seconds = perf_counter() - self._started
         ending = {"code": None, "exception": None, **(exit or {}), "seconds": seconds}
@@ -176,12 +185,14 @@ class Watch:
     def optimizer_begun(self, optimizer: Any) -> None:
         """An optimizer is being built: it can be looked at only when that is done."""
         self._settle_pending()
+        self._optimizers += 1
         self._pending.append(weakref.ref(optimizer))
 
     @moment("training")
     def backward_begins(self, output: Any, accumulates: bool) -> None:
         self._train()
         if accumulates:
+            self._backwards += 1
             self._cycles.backward()
             if isinstance(output, self._torch.Tensor):
                 self._panel.call("before_backward", output)
@@ -220,20 +231,18 @@ class Watch:
     @moment("calling")
     def module_called(self, module: Any) -> None:
         """Some module (before training and in overdue steps), or one of the root's type."""
-        assert self._calls is not None and self._moments is not None
-        if not self._moments.movable():
+        assert self._calls is not None
+        if not self._movable():
             return
-        everything = self._calls.on is self._torch.nn.Module
         if self._overdue:
             self._leave()
-        if self._trains or self._pending:
-            if self._trains and everything:
-                self._calls.stop()
+        if not self._by_modules():
             return
+        everything = self._calls.on is self._torch.nn.Module
         if everything and not self._calls.outermost():
             return
-        first = self._cycles.anchor is None
-        if (everything or module is self._cycles.anchor) and self._cycles.updated(module):
+        first = self._roots.anchor is None
+        if (everything or module is self._roots.anchor) and self._roots.updated(module):
             if not first:
                 self._step_ends("module")
             self._kind = "module"
@@ -242,7 +251,7 @@ class Watch:
         """One op of an examined step, for all instruments."""
         self._panel.on_op(call)
         if not self._layer.ops % LOOK_EVERY and not self._overdue:
-            half = 2.0 if not self._steps and not self._trains else 1.0
+            half = 1.0 if self._steps or self._optimizers else 2.0
             if self._layer_seconds() > self._scheduler.left() / half:
                 self._guarded("on_op", self._hurry)
 
@@ -258,28 +267,46 @@ class Watch:
             return True
         if self._moments is not None and not patches.is_python_thread(ident):
             return True  # a thread of the autograd engine: part of the owner's backward pass
-        settled = self._trains or (threads == "calling" and self._cycles.anchor is not None)
+        settled = self._trains or (threads == "calling" and self._roots.anchor is not None)
         if settled and self._owner in patches.threads():
             return False
-        self._owner = ident
         if self._inside:  # entered on a thread that does not step
+            self._stale.add(self._owner)
             self._layer.leave()
             self._layer.enter(self._step)
+            if self._calls is not None:
+                self._calls.watch()  # that thread will be swept when it calls a module
+        self._owner = ident
         return True
 
+    def _sweep(self) -> None:
+        """Take a mode of ours that another thread could not take off this one's stack."""
+        from reefwatch.gather import ops
+
+        self._stale.discard(get_ident())
+        if self._moments is not None and self._moments.movable():
+            ops.sweep(self._torch)
+        if self._kind == "optimizer" and not self._overdue and self._calls is not None:
+            self._calls.stop()
+
     def _train(self) -> None:
-        """There is training: it is what the steps are counted by."""
+        """There is training, on this thread."""
+        self._trains = True
         if self._pending:
             self._settle_pending()
-        if not self._trains:
-            self._trains = True
-            if not self._overdue and self._calls is not None:
-                self._calls.stop()
+
+    def _by_modules(self) -> bool:
+        """True when calls of modules are the steps: there is no update that could be seen.
+
+        Dynamo leaves hooks out of an `Optimizer.step` that is compiled.
+        """
+        if self._kind == "optimizer":
+            return False
+        return not self._optimizers or (self._compiles > 0 and self._backwards > BLIND_BACKWARDS)
 
     def _step_ends(self, kind: str) -> None:
         """Account for the step that ends now, and begin the next."""
-        assert self._moments is not None
-        self._postponed = "" if self._moments.movable() else kind
+        self._postponed = "" if self._movable() else kind
         if self._postponed:  # an optimizer stepped by a hook of the backward pass
             return
         now = self._mark
@@ -308,9 +335,16 @@ class Watch:
             self._narrow()
         self._tell_status()
 
+    def _movable(self) -> bool:
+        """True when the mode stack of the thread that steps can be changed here, for good."""
+        assert self._moments is not None
+        return get_ident() == self._owner and self._moments.movable()
+
     def _changed_kind(self, kind: str) -> None:
         if self._kind and self._steps:
             self._scheduler.resettle()
+        if kind == "optimizer" and self._calls is not None:
+            self._calls.stop()
         self._kind, self._steps, self._counted = kind, 0, True
 
     def _open(self) -> None:
@@ -328,7 +362,7 @@ class Watch:
             self._layer.leave()
         if self._overdue:
             self._overdue = False
-            if self._trains and self._calls is not None:
+            if self._kind == "optimizer" and self._calls is not None:
                 self._calls.stop()
 
     def _close(self) -> bool:
@@ -347,7 +381,7 @@ class Watch:
     def _narrow(self) -> None:
         """After the exam of an inference run: look at calls of the root's own type only."""
         assert self._calls is not None
-        kind = type(self._cycles.anchor)
+        kind = type(self._roots.anchor)
         if kind is type(None) or kind.__module__.partition(".")[0] == "torch" or self._compiles:
             self._calls.stop()
             self._counted = False
@@ -361,7 +395,6 @@ class Watch:
         """Optimizers that were begun are built by now."""
         if self._pending:
             pending, self._pending = self._pending, []
-            self._trains = True
             for reference in pending:
                 optimizer = reference()
                 if optimizer is not None and hasattr(optimizer, "param_groups"):
@@ -398,7 +431,7 @@ class Watch:
             return
         self._settle_pending()
         self._mark = perf_counter()
-        if self._kind == "module" and self._counted and self._cycles.anchor is not None:
+        if self._kind == "module" and self._counted and self._roots.anchor is not None:
             self._step_ends("module")
         if self._examined:
             self._close()

@@ -1,4 +1,4 @@
-"""The whole step is compiled: graph breaks at backward, the update traced; and compiled inference."""
+"""The whole step is compiled: graph breaks at backward, the update traced; inference as well."""
 
 import torch
 from ending import tell

@@ -1,6 +1,7 @@
 """Forks in the middle of training; the child trains on and ends through the end of the script."""
 
 import os
+import random
 import sys
 
 import torch
@@ -16,6 +17,7 @@ for step in range(16):
     if step == 6:
         sys.stdout.flush()
         child = os.fork()
+        random.seed(0)  # a child's generator is seeded anew
     loss = model(torch.randn(4, 4)).square().mean()
     optimizer.zero_grad()
     loss.backward()

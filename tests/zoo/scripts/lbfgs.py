@@ -19,5 +19,5 @@ def closure():
 
 
 for _ in range(15):
-    losses.append(optimizer.step(closure))
+    losses.append(optimizer.step(closure))  # noqa: PERF401
 tell(losses, model)

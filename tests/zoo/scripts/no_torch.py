@@ -1,7 +1,7 @@
 import sys
 
 try:
-    import torch_that_is_not_there
+    import torch_that_is_not_there  # noqa: F401
 except ImportError as error:
     print(type(error).__name__, error, error.name)
 print([type(f).__name__ if not isinstance(f, type) else f.__name__ for f in sys.meta_path][-3:])

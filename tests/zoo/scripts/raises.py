@@ -1,4 +1,4 @@
-"""Raises in the middle of training, inside a module; prints one traceback itself, dies of another."""
+"""Raises in the middle of training, inside a module: caught and printed, and then not caught."""
 
 import sys
 import traceback

@@ -30,7 +30,7 @@ for kind in ("in place", "twice", "vector", "detached"):
         bad(kind)
     except RuntimeError:
         traceback.print_exc(file=sys.stdout)
-for step in range(6):
+for _ in range(6):
     loss = model(torch.randn(2, 3)).sum()
     optimizer.zero_grad()
     loss.backward()

@@ -5,7 +5,7 @@ from torch.utils._pytree import tree_map
 
 
 class Named(torch.Tensor):
-    seen = []
+    seen = []  # noqa: RUF012
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -14,7 +14,7 @@ class Named(torch.Tensor):
 
 
 class Logged(torch.Tensor):
-    seen = []
+    seen = []  # noqa: RUF012
 
     @staticmethod
     def __new__(cls, inner):
