@@ -5,8 +5,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 FAULTLAB = Path(__file__).parents[1] / "data" / "faultlab" / "faultlab.py"
 
 

@@ -17,9 +17,10 @@ TORCH: Final = 1
 MODULE: Final = 2
 ENGINE: Final = 3
 OPTIMIZER: Final = 4
-USER: Final = 5
-LIBRARY: Final = 6
-COMPILED: Final = 7
+COMPILED: Final = 5
+USER: Final = 6
+LIBRARY: Final = 7
+"""Kinds of code; USER and LIBRARY, the highest, are those whose lines are told."""
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -161,3 +162,8 @@ def user_line(frame: FrameType | None, codes: Codes) -> str:
             return ""
         frame = frame.f_back
     return ""
+
+
+def is_graph(module: Any) -> bool:
+    """True for a traced graph: dynamo keeps compiled code in one, under no root of the user's."""
+    return type(module).__name__.endswith("GraphModule")

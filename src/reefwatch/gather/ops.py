@@ -21,6 +21,7 @@ from reefwatch.gather.frames import (
     Codes,
     Modules,
     Site,
+    is_graph,
     user_line,
 )
 from reefwatch.gather.instrument import Instrument, Tools
@@ -239,6 +240,7 @@ class OpLayer:
         kinds, learn = self.codes.kinds, self.codes.learn
         line_frame: FrameType | None = None
         module: Any = None
+        graph: Any = None  # what compiled code is kept in; or the user's own traced model
         compiled = False
         at: FrameType | None = frame
         while at is not None:
@@ -252,8 +254,8 @@ class OpLayer:
             elif kind == MODULE:
                 if module is None:
                     module = at.f_locals.get("self")
-                    if compiled and not self.modules.owns(module):
-                        module = None  # the graph that compiled code is kept in
+                    if compiled and not self.modules.owns(module) and is_graph(module):
+                        graph, module = graph or module, None
                     elif line_frame is not None:
                         break
             elif kind == OPTIMIZER:
@@ -262,6 +264,7 @@ class OpLayer:
             elif kind == COMPILED:
                 compiled = True
             at = at.f_back
+        module = module if module is not None else graph
         if module is not None:
             self.phase = "forward"
         elif self.phase == "backward":

@@ -98,9 +98,12 @@ class PrecisionAudit(Instrument):
             forward = site.phase == "forward"
             if not forward and self._kept:
                 self._count_saved(site.phase)
-            for made in (out,) if single else out:
-                if isinstance(made, tensor):
-                    self._made(made, row, forward)
+            if single:
+                self._made(out, row, forward)
+            elif isinstance(out, (tuple, list)):
+                for made in out:
+                    if isinstance(made, tensor):
+                        self._made(made, row, forward)
 
     def _plan(self, func: Any, name: str) -> tuple[str, Any, bool, bool, Any]:
         """(kind, flop formula, makes new memory, writes into an argument, the op itself)."""

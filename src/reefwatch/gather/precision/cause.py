@@ -78,6 +78,8 @@ def of_op(
             return "autocast off"
         # autocast was on: it does not touch fp64, nor `out=` and in-place forms; but a composite op
         # of its fp32 list (cdist, linalg) or attention's plain path runs its own products in fp32
+        if site.compiled:
+            return None  # who decided it cannot be told any more
         own = writes or "f64" in floats or site.phase == "backward"
         return "inherited" if own else "policy"
     if not any(dtype in HIGH for dtype in outs) or not floats:

@@ -57,6 +57,7 @@ class Row:
             "autocast": site.autocast,
             "region": site.region,
             "cause": self.cause,
+            "compiled": site.compiled,
             "origin": self.origin,
             "calls": self.calls,
             "recasts": self.recasts,

@@ -18,6 +18,7 @@ from reefwatch.judge.precision_claims import (
     high,
 )
 
+_COMPILED = "compiled code ran it; who decided the dtype, the script or a kernel, was not seen"
 Rows = list[Mapping[str, Any]]
 
 _WHY = {
@@ -114,12 +115,17 @@ def _finding(case: Case, place: tuple[str, str, int], group: Rows, total: int) -
     share = sum(row["flops"] for row in group) / total
     phases = " and ".join(dict.fromkeys(row["phase"] for row in group))
     ops = ", ".join(dict.fromkeys(row["op"] for row in group))
+    compiled = bool(first.get("compiled"))
+    grade = Grade.PREDICTED if compiled else Grade.MEASURED
     return Finding(
         f"{ops} ran in {first['in'][0]} inside a {first['region']} region, in {phases}",
-        (Evidence("calls", calls, source="dispatch"), Evidence("share of flops", share)),
+        (
+            Evidence("calls", calls, source="dispatch", grade=grade),
+            Evidence("share of flops", share, grade=grade),
+        ),
         Place(module, first["op"], file, line),
         claimed=claimed(case),
-        why=_WHY.get(first["cause"], str(first["cause"])),
+        why=_COMPILED if compiled else _WHY.get(first["cause"], str(first["cause"])),
         cost=f"{share:.1%} of the matmul and convolution flops",
         fix="let autocast cover it, or leave the region where fp32 is meant",
     )

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.ops import OpLayer
+from reefwatch.gather.precision.autocast import unfollow
+from reefwatch.gather.precision.examine import Memory
+
+
+class Listener(Instrument):
+    """Keeps a copy of what it was told."""
+
+    name = "listener"
+    fields = ("name", "module", "file", "line", "phase", "autocast", "region", "step")
+
+    def __init__(self):
+        self.calls = []
+        self.error = None
+
+    def on_op(self, call):
+        if self.error is not None:
+            raise self.error
+        self.calls.append({field: getattr(call, field) for field in self.fields})
+
+    def names(self):
+        return [call["name"] for call in self.calls]
+
+
+class Rig:
+    def __init__(self):
+        self.memory = Memory()
+        self.tools = Tools(torch, self.memory, time.perf_counter, None, {})
+        self.listener = Listener()
+        self.layer = OpLayer(self.tools, [self.listener])
+
+    def __enter__(self):
+        self.layer.enter(0)
+        return self.listener
+
+    def __exit__(self, *error):
+        self.layer.leave()
+
+
+@pytest.fixture
+def rig():
+    made = Rig()
+    yield made
+    made.layer.leave()
+    unfollow(made.tools)
