@@ -76,7 +76,7 @@ def test_it_is_taken_away(terminal):
 
 
 def test_no_terminal_when_closed_or_dumb(monkeypatch):
-    closed = Terminal()
+    closed = io.StringIO()
     closed.close()
     assert not screen.is_terminal(closed)
     assert not screen.is_terminal(None)
