@@ -17,7 +17,7 @@ import os, sys
 import torch
 import torch.multiprocessing as mp
 def work(rank, bad):
-    print(rank, torch.ones(2).sum().item(), sorted(k for k in os.environ if "REEF" in k), flush=True)
+    print(rank, torch.ones(2).sum().item(), [k for k in os.environ if "REEF" in k], flush=True)
     if rank == bad: raise ValueError("a bad rank")
 if __name__ == "__main__":
     mp.spawn(work, (int(sys.argv[1]),), nprocs=1)
@@ -93,10 +93,9 @@ def test_the_children_are_judged(bench):
         """,
     )
     assert bench.watched("--out=out", "--claim=fp32", "prog.py").returncode == 3
-    assert bench.watched("--out=out", "--claim=bf16-mixed", "prog.py").returncode == 0
     from reefwatch import report
 
-    judged = report(bench.folder / "out")
+    judged = report(bench.folder / "out", claim="bf16-mixed")
     assert {o.code: o.verdict.value for o in judged.outcomes}["PREC001"] == "held"
     assert len(judged.records) == 3
     assert judged.records[0].fact("watch.children").value == {"spawned": 2, "watched": 2}

@@ -113,14 +113,15 @@ def _of_records(records: Iterable[Record]) -> Iterable[str]:
     return (remark for record in records for remark in record.remarks)
 
 
-def read(folders: Sequence[Path]) -> tuple[Record, ...]:
+def read(folders: Sequence[Path], own: Record | None = None) -> tuple[Record, ...]:
     """The records in these folders, those of spawned children behind the others.
 
-    Each group of children has a folder of its own, with ranks from 0 on. Raises UnreadableRecord.
+    `own` is what this process has in memory. Each group of children has a folder of its own, with
+    ranks from 0 on. Raises UnreadableRecord.
     """
     from reefwatch.store import reader
 
-    records = reader.load(folders)
+    records = reader.load(folders, own)
     run = records[0].header.get("run_id")
     for folder in folders:
         for group in sorted(folder.glob(f"{SPAWNED}-*")):

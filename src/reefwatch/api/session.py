@@ -233,17 +233,12 @@ class Session:
         until = time.monotonic() + RANKS_WAIT
         while True:
             try:
-                read = judging.read([self.folder])
+                read = judging.read([self.folder], own)
             except ReefwatchError as error:
                 return (replace(own, remarks=(*own.remarks, str(error))),)
-            if sum(record.complete for record in read) >= beside or time.monotonic() > until:
-                break
+            if sum(one.complete for one in read) >= beside or time.monotonic() > until:
+                return read
             time.sleep(0.2)
-        told = [one for one in read if one.header.get("pid") != own.header.get("pid")]
-        disk = [one for one in read if one.header.get("pid") == own.header.get("pid")]
-        remarks = dict.fromkeys([*own.remarks, *(r for one in disk for r in one.remarks)])
-        # the sink's own is whole even where the disk was full
-        return (replace(own, remarks=tuple(remarks)), *told)
 
     @contextmanager
     def _own_path(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -22,10 +23,8 @@ class Spawned:
     pickle is then torch's own, by name. Forked children share our memory and run as they are.
     """
 
-    __module__ = _SPAWN
-    __name__ = __qualname__ = "_wrap"
-
     def __init__(self, original: Callable[..., Any], plan: dict[str, Any]) -> None:
+        functools.update_wrapper(self, original)  # its module and name: see __reduce__
         self.original = original
         self.plan = plan
         self.spawned = 0

@@ -52,11 +52,11 @@ class Live:
 
 
 def words(status: Mapping[str, Any]) -> str:
-    """A status as one line: `step 120  43.1 ms  loss 0.231`."""
-    parts = []
-    for name, value in status.items():
-        if isinstance(value, float):
-            parts.append(f"{name} {value:.4g}")
-        elif value is not None:
-            parts.append(f"{name} {value}")
-    return "  ".join(parts)
+    """A status of the Watch as one line: `exam · step 120 · 43.1 ms a step · 20 examined`."""
+    parts = ["exam"] if status.get("exam") else []
+    parts.append(f"step {status.get('step', 0):,}")
+    seconds = status.get("step_seconds")
+    if seconds:
+        parts.append(f"{seconds * 1000:.1f} ms a step")
+    parts.append(f"{status.get('examined', 0):,} examined")
+    return " · ".join(parts)
