@@ -24,7 +24,7 @@ def test_a_nan_loss_raises_before_its_backward_with_the_op_that_made_it(bars):
     made = []
 
     def make():
-        made.append(bars.Poisoned("cnn", 2))
+        made.append(bars.Poisoned("cnn", 0))
         return made[0]
 
     with pytest.raises(Breach, match="LOOP007: the loss is nan; ") as caught:
