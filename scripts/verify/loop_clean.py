@@ -706,6 +706,34 @@ def function_of_ones_own():
     train(model, optimizer, optimizer.zero_grad, batches())
 
 
+def _replicated(set_to_none: bool) -> None:
+    """DistributedDataParallel with one process; its gradients are views of its buckets."""
+    import tempfile
+
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", f"file://{folder}/store", rank=0, world_size=1)
+        try:
+            model = Perceptron()
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+            replica = DistributedDataParallel(model, gradient_as_bucket_view=True)
+            train(replica, optimizer, lambda: optimizer.zero_grad(set_to_none), batches())
+        finally:
+            dist.destroy_process_group()
+
+
+@loop
+def bucket_views():
+    _replicated(True)
+
+
+@loop
+def bucket_views_zeroed_in_place():
+    _replicated(False)
+
+
 def _every_optimizer() -> None:
     """Each optimizer of torch with its defaults."""
     from torch.optim import Optimizer

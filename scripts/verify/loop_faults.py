@@ -198,13 +198,13 @@ def main(argv: list[str]) -> int:
     torch.set_num_threads(1)
     seed = int(argv[0]) if argv else random.SystemRandom().randrange(1 << 30)
     rows, missed = matrix(seed)
-    at_fault = [(name, said) for name, said in clean() if said]
     print(f"Seed {seed}, {STEPS} steps a loop.\n")
     print("| fault | model | sites | found by the right check | and located |")
     print("| --- | --- | --- | --- | --- |")
     for row in rows:
         print("| " + " | ".join(row) + " |")
     print(f"\nMissed or located wrongly: {', '.join(missed) or 'none'}.")
+    at_fault = [(name, said) for name, said in clean() if said]
     print(f"\nClean loops: {len(LOOPS)}, found at fault: {len(at_fault)}.")
     for name, said in at_fault:
         print(f"- {name}: {'; '.join(said)}")

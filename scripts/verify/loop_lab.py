@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mod
 
 from reefwatch.core.finding import Outcome
 from reefwatch.gather import catalog
+from reefwatch.gather.patches import restore_all
 from reefwatch.gather.watch import Watch
 from reefwatch.judge.engine import judge, load
 from reefwatch.store.writer import Writer
@@ -43,6 +44,7 @@ def recorded(make: Callable[[], Callable[[], Any]], exam: float = 300.0, **optio
         make()()
     finally:
         watch.stop({"code": 0, "exception": None})
+        restore_all()  # autocast is followed for an instrument that is left out here
     return sink.record()
 
 

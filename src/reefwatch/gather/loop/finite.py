@@ -80,30 +80,35 @@ class Finite(Instrument):
 
     def before_backward(self, loss: Any) -> None:
         number, self._backwards = self._backwards, self._backwards + 1
-        with unseen(self._torch):
-            if not plain(self._torch, loss) or loss.numel() != 1 or not loss.is_floating_point():
+        torch = self._torch
+        with unseen(torch):
+            if not plain(torch, loss) or loss.numel() != 1 or not loss.is_floating_point():
                 return
             place = user_place(3)
-            if place not in self._series:
-                self._series[place] = _Series(len(self._series), place)
-            row = {
-                "where": "loss",
-                "number": number,
-                "at": list(place),
-                "dtype": str(loss.dtype).removeprefix("torch."),
-            }
-            if self._torch._C._len_torch_dispatch_stack() or loss.device.type != "cpu":
-                with aside(self._torch):
-                    self._seen += self._deferred.push(loss, row)
+            series = self._series.get(place)
+            if series is None:
+                series = self._series[place] = _Series(len(self._series), place)
+            tag = (number, series, loss.dtype)
+            if torch._C._len_torch_dispatch_stack() or loss.device.type != "cpu":
+                with aside(torch):
+                    self._seen += self._deferred.push(loss, tag)
             else:  # on the host, and nobody looks: no context is needed
-                self._seen += self._deferred.push(loss, row)
-        if self._flow is not None:
-            start = self._flow.writer(loss)
-            if start is not None:
-                self._starts.append((start, row))
+                self._seen += self._deferred.push(loss, tag)
+        start = self._flow.writer(loss) if self._flow is not None else None
+        if start is not None:
+            self._starts.append((start, self._row(*tag)))
         self._take(self._deferred.take())
         if self._tools.referee is not None and number in self._rows:
             self._breach(number)
+
+    def _row(self, number: int, series: _Series, dtype: Any) -> dict[str, Any]:
+        """The event of a loss that is not finite, as far as known; one object per loss."""
+        for _, row in self._starts:
+            if row["number"] == number:
+                return row
+        name = str(dtype).removeprefix("torch.")
+        row = {"where": "loss", "number": number, "at": list(series.place), "dtype": name}
+        return self._rows.get(number, row)
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         flow = self._flow
@@ -150,12 +155,13 @@ class Finite(Instrument):
             self._deferred.flush()
             self._take(self._deferred.take())
 
-    def _take(self, values: list[tuple[dict[str, Any], float]]) -> None:
+    def _take(self, values: list[tuple[tuple[int, _Series, Any], float]]) -> None:
         """Losses whose values have arrived."""
-        for row, value in values:
-            self._keep(self._series[tuple(row["at"])], value)
+        for tag, value in values:
+            self._keep(tag[1], value)
             if not math.isfinite(value):
                 self._bad += 1
+                row = self._row(*tag)
                 row["kind"] = "nan" if value != value else "inf"
                 self._tell(row)
 

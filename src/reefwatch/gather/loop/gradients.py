@@ -19,7 +19,7 @@ from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.loop.place import user_place
 from reefwatch.gather.loop.unseen import nonzero, unseen
 
-SAMPLE = 8
+SAMPLE = 4
 """Parameters per optimizer that are looked at in a step that is not examined."""
 LOOKED_INTO = 64
 """Gradients per backward whose values are read, in an examined step."""
@@ -99,6 +99,7 @@ class _Optimizer:
         self.ref = weakref.ref(optimizer)
         self.kind = type(optimizer).__name__
         self.tracks: list[_Track] = []
+        self.few: list[_Track] = []
         self.size: tuple[int, ...] = ()
         self.updates = self.cycles = self.watched = self.uncleared = self.stale = self.dropped = 0
         self.names: list[str] = []
@@ -115,11 +116,12 @@ class _Optimizer:
         known = {id(track.param()): track for track in self.tracks}
         params = [p for group in optimizer.param_groups for p in group["params"]]
         self.tracks = [known.get(id(p)) or _Track(p) for p in params if p.is_leaf]
+        self.few = self.tracks[:: -(-len(self.tracks) // SAMPLE) or 1]
         self.size = size
 
     def fold(self, other: _Optimizer) -> None:
         """Add the counts of another optimizer that is gone, and let the tensors go."""
-        self.tracks = []
+        self.tracks = self.few = []
         if other is self:
             return
         for count in ("updates", "cycles", "watched", "uncleared", "stale", "dropped"):
@@ -130,9 +132,7 @@ class _Optimizer:
             self.names = other.names
 
     def sample(self, everything: bool) -> list[_Track]:
-        if everything or len(self.tracks) <= SAMPLE:
-            return self.tracks
-        return self.tracks[:: -(-len(self.tracks) // SAMPLE)]
+        return self.tracks if everything else self.few
 
 
 class Gradients(Instrument):

@@ -13,6 +13,7 @@ _LIBRARIES = tuple(
         if (path := sysconfig.get_path(name))
     }
 )
+_kinds: dict[str, str] = {}
 _OURS = __file__.rsplit("/", 3)[0]
 
 
@@ -26,13 +27,23 @@ def user_place(depth: int = 1) -> tuple[str, int]:
     library = ("", 0)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not (file.startswith((_OURS, "<")) or "/torch/" in file):
-            if not file.startswith(_LIBRARIES):
-                return file, frame.f_lineno
-            if not library[0] and "site-packages" in file:
-                library = (file, frame.f_lineno)
+        kind = _kinds.get(file) or _kind(file)
+        if kind == "user":
+            return file, frame.f_lineno
+        if kind == "library" and not library[0]:
+            library = (file, frame.f_lineno)
         frame = frame.f_back
     return library
+
+
+def _kind(file: str) -> str:
+    kind = "user"
+    if file.startswith((_OURS, "<")) or "/torch/" in file:
+        kind = "passed over"
+    elif file.startswith(_LIBRARIES):
+        kind = "library" if "-packages" in file else "passed over"
+    _kinds[file] = kind
+    return kind
 
 
 def outermost_call(entry: CodeType) -> FrameType | None:
