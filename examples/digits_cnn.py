@@ -39,7 +39,7 @@ def digits() -> tuple[DataLoader, DataLoader]:
     raw = load_digits()
     images = torch.tensor(raw.images, dtype=torch.float32)[:, None] / 16.0
     train, held_out = random_split(TensorDataset(images, torch.tensor(raw.target)), [0.8, 0.2])
-    return DataLoader(train, batch_size=64, shuffle=True), DataLoader(held_out, batch_size=256)
+    return DataLoader(train, batch_size=96, shuffle=True), DataLoader(held_out, batch_size=256)
 
 
 def train(
@@ -74,7 +74,7 @@ def validate(model: nn.Module, batches: DataLoader, device: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     chosen = parser.parse_args()
 

@@ -44,12 +44,12 @@ def page(check: object) -> str:
     """The help page of one check as Markdown."""
     text: str = check.page  # type: ignore[attr-defined]
     title, _, rest = text.partition("\n")
-    body = _PART.sub(lambda part: f"**{part[1]}.** ", rest.strip())
+    body = _PART.sub(lambda part: f"\n**{part[1]}.** ", rest.strip())
     needs = ", ".join(f"`{name}`" for name in (*check.needs, *check.when))  # type: ignore[attr-defined]
     return (
         f"# {check.code}: {title.rstrip('.')}\n\n"  # type: ignore[attr-defined]
         f"Contract {check.contract}, severity {check.severity.name.lower()}. "  # type: ignore[attr-defined]
-        f"Rests on {needs}.\n\n{body}\n"
+        f"Rests on {needs}.\n\n{body.strip()}\n"
     )
 
 
@@ -101,6 +101,8 @@ def watched(script: Path, folder: Path) -> str:
         check=False,
         timeout=300,
     )
+    if told.returncode not in (0, 3):
+        raise RuntimeError(f"the demo ended with {told.returncode}:\n{told.stdout}")
     shown = told.stdout.replace(str(folder) + "/", "").rstrip()
     return f"$ reefwatch {' '.join(words)}\n{shown}\n$ echo $?\n{told.returncode}\n"
 
