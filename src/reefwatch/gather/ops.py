@@ -89,6 +89,12 @@ _PRODUCTS = frozenset(
 )
 
 
+# Under any dispatch mode torch takes another path, with other last bits, in the backward of the
+# first and in the no-grad form of the second (scripts/verify/op_sweep.py, docs/decisions/0004).
+_SHY_BACKWARD = frozenset(("Prod", "Ormqr", "LinalgEig", "LinalgLstsq"))
+_SHY_FORWARD = frozenset(("LinalgSvd", "LinalgEigh", "LinalgLstsq"))
+
+
 class OpLayer:
     """The dispatch mode with its place in the mode stack. See docs/decisions/0001.
 
@@ -105,6 +111,9 @@ class OpLayer:
         self.modules = Modules()
         self.unseen: dict[str, int] = {}
         """What ran where this layer could not look, with how often it was met."""
+        self.shy_backward = False
+        """True when the backward of this step has to run without the layer."""
+        self._shy = False
         self._tools = tools
         self._torch = tools.torch
         self._listeners = list(listeners)
@@ -135,6 +144,9 @@ class OpLayer:
 
         if self._mode is not None:
             self.leave()
+        if self._shy:
+            return
+        self.shy_backward = False
         self._step, self.phase, self._thread = step, "setup", threading.get_ident()
         self._forward.clear()
         self._products.clear()
@@ -190,6 +202,9 @@ class OpLayer:
                 self.drop(listener, error)
             return
         self.ops += 1
+        if known.node in _SHY_FORWARD and not self._shy:
+            self._shy = True
+            self._miss(f"later steps: {known.name} runs otherwise when looked at")
         call = self._call if threading.get_ident() == self._thread else OpCall()
         call.layer = self
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
@@ -276,6 +291,9 @@ class OpLayer:
             for number in range(self._sequence, sequence - 1):
                 self._forward[number] = between
             self._forward[sequence - 1] = site
+            if op.node in _SHY_BACKWARD:
+                self.shy_backward = True
+                self._miss(f"the backward of {op.name}, which runs otherwise when looked at")
             if op.node in _PRODUCTS:
                 self._products[sequence - 1] = op.node
             self._sequence = sequence
