@@ -129,7 +129,7 @@ def test_promotion_names_the_operand():
     assert outcome.verdict is Verdict.HELD  # a note breaks nothing
     (finding,) = outcome.findings
     assert finding.place.op == "aten.mul.Tensor"
-    assert finding.why.startswith(f"the fp32 operand: aten.cos.default at {__file__}:")
+    assert finding.why.startswith(f"the fp32 operand: aten.arange.default at {__file__}:")
 
 
 def test_without_a_claim_the_autocast_seen_is_one():
