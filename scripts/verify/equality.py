@@ -58,10 +58,8 @@ def fragment(found: list[Any]) -> list[str]:
         "| --- | --- | ---: | --- | ---: |",
     ]
     for one in found:
-        lines.append(
-            f"| {one.animal.name} | {verdict(one)} | {one.examined} | {one.steps} "
-            f"| {one.plain.code} |"
-        )
+        row = (one.animal.name, verdict(one), one.examined, one.steps, one.plain.code)
+        lines.append(f"| {' | '.join(map(str, row))} |")
     for one in found:
         for word in one.differences + one.blind:
             lines += ["", f"{one.animal.name}:", "", "```", word, "```"]

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from reefwatch.shell.cli import VERBS
 
 NAMES = ("README.md", "README.zh-CN.md")

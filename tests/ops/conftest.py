@@ -7,8 +7,8 @@ import torch
 
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.ops import OpLayer
-from reefwatch.gather.precision.autocast import unfollow
 from reefwatch.gather.precision.examine import Memory
+from reefwatch.gather.regions import unfollow
 
 
 class Listener(Instrument):

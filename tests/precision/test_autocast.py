@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from reefwatch.gather.instrument import Tools
-from reefwatch.gather.precision.autocast import follow, unfollow
 from reefwatch.gather.precision.examine import Memory
+from reefwatch.gather.regions import follow, unfollow
 
 
 def cpu(regions):

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("zoo_compare", Path(__file__).with_name("compare.py"))
+_spec = importlib.util.spec_from_file_location(
+    "zoo_compare", Path(__file__).with_name("compare.py")
+)
 compare = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(compare)
 

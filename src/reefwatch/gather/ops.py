@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence
-from reefwatch.gather.frames import (
-    COMPILED,
-    ENGINE,
-    MODULE,
-    OPTIMIZER,
-    USER,
-    Codes,
-    Modules,
-    Site,
-    is_graph,
-    user_line,
-)
+from reefwatch.gather.frames import Modules, Site
 from reefwatch.gather.instrument import Instrument, Tools
-from reefwatch.gather.precision.autocast import OFF, follow
-
-MODE = "ReefwatchOps"
-"""Name of the dispatch mode's class, which is made anew for each layer."""
+from reefwatch.gather.locate import SHY_FORWARD, Locator
+from reefwatch.gather.mode import make_mode
+from reefwatch.gather.regions import follow
 
 
 class OpCall:
@@ -78,20 +65,6 @@ class OpCall:
     layer: OpLayer
 
 
-class _Op(NamedTuple):
-    """What is known of one op: `node` is what autograd calls its backward, without `Backward0`."""
-
-    name: str
-    writes: bool
-    node: str
-    func: Any
-
-
-_PRODUCTS = frozenset(
-    ("Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Mv", "Addmv", "Dot", "Linear", "Convolution")
-)
-
-
 class OpLayer:
     """The dispatch mode with its place in the mode stack. See docs/decisions/0001.
 
@@ -101,32 +74,40 @@ class OpLayer:
     """
 
     def __init__(self, tools: Tools, listeners: Sequence[Instrument]) -> None:
-        self.phase = "setup"
         self.seconds = 0.0
         self.ops = 0
-        self.codes = Codes(tools.torch)
-        self.modules = Modules()
-        self.unseen: dict[str, int] = {}
-        """What ran where this layer could not look, with how often it was met."""
+        self.locator = Locator(tools.torch, follow(tools))
+        self._shy = False
         self._tools = tools
         self._torch = tools.torch
         self._listeners = list(listeners)
-        self._regions = follow(tools)
-        self._sites: dict[tuple[Any, ...], Site] = {}
-        self._forward: dict[int, Site] = {}
-        self._back: dict[Site, Site] = {}
-        self._sequence = 0
-        self._products: dict[int, str] = {}
-        self._last = Site()
-        self._wrote = False
-        self._names: dict[int, _Op] = {}
         self._step = 0
         self._thread = 0
         self._mode: Any = None
         self._call = OpCall()
-        self._current_node: Callable[[], Any] = tools.torch._C._current_autograd_node
-        self._peek: Callable[[], int] = tools.torch._C._autograd._get_sequence_nr
         _forget_after_fork(self)
+
+    @property
+    def phase(self) -> str:
+        return self.locator.phase
+
+    @phase.setter
+    def phase(self, phase: str) -> None:
+        self.locator.phase = phase
+
+    @property
+    def modules(self) -> Modules:
+        return self.locator.modules
+
+    @property
+    def unseen(self) -> dict[str, int]:
+        """What ran where the layer could not look, with how often it was met."""
+        return self.locator.unseen
+
+    @property
+    def shy_backward(self) -> bool:
+        """True when the backward of this step has to run without the layer."""
+        return self.locator.shy_backward
 
     @property
     def open(self) -> bool:
@@ -138,13 +119,11 @@ class OpLayer:
 
         if self._mode is not None:
             self.leave()
-        self._step, self.phase, self._thread = step, "setup", threading.get_ident()
-        self._forward.clear()
-        self._products.clear()
-        self._sequence = self._peek()
-        self._last = Site()
-        self._regions.settle()
-        mode = make_mode(self._torch, self)
+        if self._shy:
+            return
+        self._step, self._thread = step, threading.get_ident()
+        self.locator.begin()
+        mode = make_mode(self._torch, self, self._tools.clock)
         above = [_pop_mode() for _ in range(self._torch._C._len_torch_dispatch_stack())]
         _push_mode(mode)
         for other in reversed(above):
@@ -182,17 +161,26 @@ class OpLayer:
         )
 
     def observe(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, frame: FrameType
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        frame: FrameType | None,
     ) -> None:
         """Tell the listeners about one op. Raises Breach, nothing else."""
+        locator = self.locator
         try:
-            known = self._names.get(id(func)) or self._learn(func)
-            site = self._locate(frame, out, known)
+            known = locator.ops.get(id(func)) or locator.learn(func)
+            site = locator.locate(frame, out, known)
         except Exception as error:
             for listener in self._listeners:
                 self.drop(listener, error)
             return
         self.ops += 1
+        if known.node in SHY_FORWARD and not self._shy:
+            self._shy = True
+            locator.miss(f"later steps: {known.name} runs otherwise when looked at")
         call = self._call if threading.get_ident() == self._thread else OpCall()
         call.layer = self
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
@@ -200,7 +188,8 @@ class OpLayer:
         call.site = site
         call.module, call.file, call.line = site.module, site.file, site.line
         call.phase, call.autocast, call.region = site.phase, site.autocast, site.region
-        call.step, call.frame, call.lasti = self._step, id(frame), frame.f_lasti
+        call.step = self._step
+        call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
         try:
             for listener in self._listeners:
                 try:
@@ -212,279 +201,6 @@ class OpLayer:
         finally:
             # a reference kept here would change the use counts that autograd looks at
             call.args = call.kwargs = call.out = None  # type: ignore[assignment]
-
-    def _learn(self, func: Any) -> _Op:
-        """What is told of an op once. The op is kept with it, so that its id stays its own."""
-        name = str(func)
-        space, _, rest = name.partition(".")
-        schema = getattr(func, "_schema", None)
-        writes = schema is not None and any(
-            a.alias_info is not None and a.alias_info.is_write for a in schema.arguments
-        )
-        words = rest.partition(".")[0].strip("_").split("_")
-        known = _Op(name, writes, "".join(word.capitalize() for word in words), func)
-        self._names[id(func)] = known
-        if not hasattr(func, "_schema"):
-            self._miss(f"inside the higher-order operator {name}")
-        elif space not in ("aten", "prims", "prim", "profiler", "inductor", "quantized", "mkldnn"):
-            self._miss(f"inside the custom operator {name.rpartition('.')[0]}")
-        return known
-
-    def _miss(self, reason: str) -> None:
-        self.unseen[reason] = self.unseen.get(reason, 0) + 1
-
-    def _locate(self, frame: FrameType, out: Any, op: _Op) -> Site:
-        node = self._current_node()
-        if node is not None:
-            return self._locate_backward(frame, out, node)
-        kinds, learn = self.codes.kinds, self.codes.learn
-        line_frame: FrameType | None = None
-        module: Any = None
-        graph: Any = None  # what compiled code is kept in; or the user's own traced model
-        compiled = False
-        at: FrameType | None = frame
-        while at is not None:
-            code = at.f_code
-            kind = kinds.get(id(code)) or learn(code)
-            if kind >= USER:
-                if line_frame is None:
-                    line_frame = at
-                    if module is not None:
-                        break
-            elif kind == MODULE:
-                if module is None:
-                    module = at.f_locals.get("self")
-                    if compiled and not self.modules.owns(module) and is_graph(module):
-                        graph, module = graph or module, None
-                    elif line_frame is not None:
-                        break
-            elif kind == OPTIMIZER:
-                if line_frame is None:
-                    return self._site("", at, "optimizer", OFF, False)
-            elif kind == COMPILED:
-                compiled = True
-            at = at.f_back
-        module = module if module is not None else graph
-        if module is not None:
-            self.phase = "forward"
-        elif self.phase == "backward":
-            self.phase = "setup"
-        path = "" if module is None else self.modules.path(module, frame, self.codes)
-        site = self._site(path, line_frame, self.phase, self._state(out), compiled)
-        sequence = self._peek()
-        if sequence != self._sequence:
-            # a node between the last op's and this one's: an in-place op on a view makes one when
-            # it has returned; any other belongs to a custom Function that this op is the first of
-            between = self._last if self._wrote else site
-            for number in range(self._sequence, sequence - 1):
-                self._forward[number] = between
-            self._forward[sequence - 1] = site
-            if op.node in _PRODUCTS:
-                self._products[sequence - 1] = op.node
-            self._sequence = sequence
-        self._last, self._wrote = site, op.writes
-        return site
-
-    def _state(self, out: Any) -> tuple[str, str | None]:
-        now = self._regions.here.now
-        if not now:
-            return OFF
-        tensor = out[0] if type(out) in (tuple, list) and out else out
-        device = getattr(tensor, "device", None)
-        return now.get(device.type, OFF) if device is not None else next(iter(now.values()))
-
-    def _site(
-        self,
-        path: str,
-        frame: FrameType | None,
-        phase: str,
-        state: tuple[str, str | None],
-        compiled: bool,
-    ) -> Site:
-        key = (
-            path,
-            0 if frame is None else id(frame.f_code),
-            0 if frame is None else frame.f_lasti,
-            phase,
-            state,
-            compiled,
-        )
-        site = self._sites.get(key)
-        if site is None:
-            site = self._sites[key] = Site(
-                path,
-                "" if frame is None else frame.f_code.co_filename,
-                0 if frame is None else frame.f_lineno,
-                phase,
-                *state,
-                caller="" if frame is None else user_line(frame, self.codes),
-                compiled=compiled,
-            )
-        return site
-
-    def _locate_backward(self, frame: FrameType, out: Any, node: Any) -> Site:
-        """An op that a node of the graph runs: the node's forward site, and its own line if any."""
-        self.phase = "backward"
-        number = node._sequence_nr()
-        origin = self._forward.get(number)
-        kind = node.name().partition("Backward")[0]
-        if kind in _PRODUCTS and self._products.get(number) != kind:
-            origin = None  # numbers are given out by each thread: this node is another thread's
-        own, module, compiled = self._python_in_backward(frame)
-        if own is not None:
-            # recomputed forward (checkpointing), or the backward of the user's own Function
-            if module is None:
-                state = (origin.autocast, origin.region) if origin is not None else self._state(out)
-                site = self._site("", own, "backward", state, compiled)
-                return site if origin is None else self._joined(origin, site)
-            path = self.modules.path(module, frame, self.codes)
-            site = self._site(path, own, "backward", self._state(out), compiled)
-            sequence = self._peek()
-            for number in range(self._sequence, sequence):
-                self._forward[number] = site
-            self._sequence = max(self._sequence, sequence)
-            return site
-        if origin is None:
-            return self._site("", None, "backward", OFF, compiled)
-        back = self._back.get(origin)
-        if back is None:
-            back = self._back[origin] = Site(
-                origin.module,
-                origin.file,
-                origin.line,
-                "backward",
-                origin.autocast,
-                origin.region,
-                origin.caller,
-                origin.compiled or compiled,
-                origin,
-            )
-        return back
-
-    def _joined(self, origin: Site, own: Site) -> Site:
-        key = (origin, own)
-        site = self._sites.get(key)
-        if site is None:
-            site = self._sites[key] = Site(
-                origin.module,
-                own.file,
-                own.line,
-                "backward",
-                origin.autocast,
-                origin.region,
-                own.caller,
-                own.compiled,
-            )
-        return site
-
-    def _python_in_backward(self, frame: FrameType) -> tuple[FrameType | None, Any, bool]:
-        """(line frame, module, compiled) of Python code that runs between the engine and the op."""
-        kinds, learn = self.codes.kinds, self.codes.learn
-        line_frame: FrameType | None = None
-        module: Any = None
-        compiled = False
-        at: FrameType | None = frame
-        while at is not None:
-            kind = kinds.get(id(at.f_code)) or learn(at.f_code)
-            if kind == ENGINE:
-                break
-            if kind == MODULE and module is None:
-                module = at.f_locals.get("self")
-            elif kind == COMPILED:
-                compiled = True
-            elif kind >= USER and line_frame is None:
-                line_frame = at
-            at = at.f_back
-        return line_frame, module, compiled
-
-
-def make_mode(torch: Any, layer: OpLayer) -> Any:
-    """One mode object for `layer`; its class is made anew, since torch is there only now."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    plain = (torch.Tensor, torch.nn.Parameter)
-    overload = torch._ops.OpOverload
-    quiet = torch._C.DisableTorchFunction
-    clock = layer._tools.clock
-    callback = torch._C._dynamo.eval_frame.get_eval_frame_callback
-    set_callback = torch._C._dynamo.eval_frame.set_eval_frame
-
-    def __torch_dispatch__(
-        self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        for kind in types:
-            if kind not in plain:
-                return NotImplemented  # its own handler runs next, and its inner ops come here
-        kwargs = kwargs or {}
-        call = func._op if type(func) is overload else func
-        layer = self.layer
-        if layer is None:
-            return call(*args, **kwargs)
-        try:
-            if call is func or func._namespace not in ("aten", "prims"):
-                out = call(*args, **kwargs)
-            else:
-                with quiet():  # the user's function modes and subclasses have had their say above
-                    out = call(*args, **kwargs)
-        except BaseException as error:
-            # of the frames between the user's and the failure only this one stays
-            tb = error.__traceback__
-            raise error.with_traceback(tb.tb_next if tb is not None else None)  # noqa: B904
-        began = clock()
-        dynamo = callback()
-        if dynamo is not None:  # nothing of ours may be compiled
-            set_callback(None)
-        try:
-            with quiet():
-                layer.observe(func, args, kwargs, out, sys._getframe(1))
-        finally:
-            if dynamo is not None:
-                set_callback(dynamo)
-            layer.seconds += clock() - began
-        return out
-
-    def yes(cls: Any) -> bool:
-        return True
-
-    def no(cls: Any) -> bool:
-        return False
-
-    kind = type(
-        MODE,
-        (TorchDispatchMode,),
-        {
-            "supports_higher_order_operators": True,
-            "ignore_compile_internals": classmethod(yes),
-            "_should_skip_dynamo": classmethod(no),
-        },
-    )
-    # set after the class is made: the base would wrap it in dynamo's `disable`, importing dynamo
-    kind.__torch_dispatch__ = __torch_dispatch__  # type: ignore[attr-defined]
-    _never_compile(torch, __torch_dispatch__.__code__)
-    mode = kind()
-    mode.layer = layer
-    return mode
-
-
-def sweep(torch: Any) -> None:
-    """Take modes that were left from another thread off the calling thread's stack."""
-    from torch.utils._python_dispatch import _pop_mode, _push_mode
-
-    modes = [_pop_mode() for _ in range(torch._C._len_torch_dispatch_stack())]
-    for mode in reversed(modes):
-        if type(mode).__name__ != MODE or mode.layer is not None:
-            _push_mode(mode)
-
-
-def _never_compile(torch: Any, code: Any) -> None:
-    """Tell dynamo's frame evaluator to run this code as it is (2.6 and newer, and before)."""
-    frames = torch._C._dynamo.eval_frame
-    if hasattr(frames, "set_code_exec_strategy"):
-        skip = frames._FrameAction.SKIP
-        usual = frames._FrameAction.DEFAULT
-        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, usual))
-    elif hasattr(frames, "skip_code"):
-        frames.skip_code(code)
 
 
 _LAYERS: weakref.WeakSet[OpLayer] = weakref.WeakSet()

@@ -281,11 +281,11 @@ class Watch:
 
     def _sweep(self) -> None:
         """Take a mode of ours that another thread could not take off this one's stack."""
-        from reefwatch.gather import ops
+        from reefwatch.gather import mode
 
         self._stale.discard(get_ident())
         if self._moments is not None and self._moments.movable():
-            ops.sweep(self._torch)
+            mode.sweep(self._torch)
         if self._kind == "optimizer" and not self._overdue and self._calls is not None:
             self._calls.stop()
 

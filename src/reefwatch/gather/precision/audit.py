@@ -7,14 +7,14 @@ from typing import Any
 
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.gather.dtypes import FLOATS, short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.arithmetic import kind_of
-from reefwatch.gather.precision.autocast import Regions, follow, unfollow
 from reefwatch.gather.precision.cause import HIGH, Policy, of_cast, of_op
-from reefwatch.gather.precision.dtypes import FLOATS, short
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.saved import Kept
 from reefwatch.gather.precision.state import State, flags
+from reefwatch.gather.regions import Regions, follow, unfollow
 
 
 class PrecisionAudit(Instrument):
@@ -30,6 +30,7 @@ class PrecisionAudit(Instrument):
         self._tensor = torch.Tensor
         self._parameter = torch.nn.Parameter
         self._plain = (torch.Tensor, torch.nn.Parameter)
+        self._strided = torch.strided
         self._short: dict[Any, str] = {}
         self._plans: dict[int, tuple[str, Any, bool, bool, Any]] = {}
         self._rows: dict[tuple[Any, ...], Row] = {}
@@ -60,6 +61,10 @@ class PrecisionAudit(Instrument):
             self._flagged = True
             value = flags(self._tools.torch)
             self._tools.sink.fact("precision.flags", Evidence("precision.flags", value))
+
+    def before_backward(self, loss: Any) -> None:
+        if self._layer is not None and self._layer.shy_backward:
+            self._layer.leave()
 
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         self._of += 1
@@ -95,15 +100,15 @@ class PrecisionAudit(Instrument):
         if row.formula is not None:
             row.flops += row.formula(call.args, out)
         if row.makes:
-            forward = site.phase == "forward"
-            if not forward and self._kept:
-                self._count_saved(site.phase)
+            phase = site.phase
+            if phase == "backward" and self._kept:
+                self._count_saved()
             if single:
-                self._made(out, row, forward)
+                self._made(out, row, phase)
             elif isinstance(out, (tuple, list)):
                 for made in out:
                     if isinstance(made, tensor):
-                        self._made(made, row, forward)
+                        self._made(made, row, phase)
 
     def _plan(self, func: Any, name: str) -> tuple[str, Any, bool, bool, Any]:
         """(kind, flop formula, makes new memory, writes into an argument, the op itself)."""
@@ -130,17 +135,14 @@ class PrecisionAudit(Instrument):
             name = self._short[dtype] = short(dtype)
         return name
 
-    def _made(self, made: Any, row: Row, forward: bool) -> None:
+    def _made(self, made: Any, row: Row, phase: str) -> None:
         size = made.nbytes
         dtype = self._name(made.dtype)
         if dtype in FLOATS:
             row.bytes += size
-        if forward and size and type(made) in self._plain and made.layout is self._strided:
-            self._kept.add(made, dtype, row.root)
-
-    @property
-    def _strided(self) -> Any:
-        return self._tools.torch.strided
+        kept = phase == "forward" or phase == "setup"
+        if kept and size and type(made) in self._plain and made.layout is self._strided:
+            self._kept.add(made, dtype, row.root, phase == "forward")
 
     def _row(self, call: Any, plan: tuple[str, Any, bool, bool, Any], ins: Any) -> Row:
         """A new row: everything that is told once per op and site."""
@@ -245,16 +247,16 @@ class PrecisionAudit(Instrument):
 
     # -- saved for backward ------------------------------------------------------------------
 
-    def _count_saved(self, phase: str) -> None:
-        if phase == "backward":
-            total: dict[str, int] = {}
-            by: dict[tuple[Row, str], int] = {}
-            for size, dtype, owner in self._kept.alive():
-                total[dtype] = total.get(dtype, 0) + size
-                by[owner, dtype] = by.get((owner, dtype), 0) + size
-            if sum(total.values()) > sum(self._saved.values()):
-                self._saved, self._saved_by = total, by
-            self._kept.clear()
+    def _count_saved(self) -> None:
+        """The backward begins: what still lives of the forward is what it keeps."""
+        total: dict[str, int] = {}
+        by: dict[tuple[Row, str], int] = {}
+        for size, dtype, owner in self._kept.alive():
+            total[dtype] = total.get(dtype, 0) + size
+            by[owner, dtype] = by.get((owner, dtype), 0) + size
+        if sum(total.values()) > sum(self._saved.values()):
+            self._saved, self._saved_by = total, by
+        self._kept.clear()
 
     # -- the end of a step, and of the run ---------------------------------------------------
 

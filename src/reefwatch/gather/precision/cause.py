@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reefwatch.gather.precision.dtypes import FLOATS, LOW
+from reefwatch.gather.dtypes import FLOATS, LOW
 
 HIGH = ("f32", "f64")
 # ops that take `dtype=`: the cast under them is the caller's wish, unless autocast lists them too

@@ -16,19 +16,19 @@ class Kept:
     def __init__(self, torch: Any) -> None:
         self._expired = torch.UntypedStorage._expired
         self._free = torch.UntypedStorage._free_weak_ref
-        self._alive: dict[int, tuple[int, str, Any]] = {}
+        self._alive: dict[int, tuple[int, str, Any, bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._alive)
 
-    def add(self, tensor: Any, dtype: str, owner: Any) -> None:
-        """Note the storage of `tensor`, made by `owner`."""
+    def add(self, tensor: Any, dtype: str, owner: Any, forward: bool) -> None:
+        """Note the storage of `tensor`, made by `owner`; counted when made in the forward."""
         storage = tensor.untyped_storage()
         pointer = storage._weak_ref()
         if pointer in self._alive:
             self._free(pointer)  # a second reference to a storage that is noted already
             return
-        self._alive[pointer] = (storage.nbytes(), dtype, owner)
+        self._alive[pointer] = (storage.nbytes(), dtype, owner, forward)
 
     def owner(self, tensor: Any) -> Any:
         """Who made the storage of `tensor` in this step; None when that was not seen."""
@@ -36,10 +36,10 @@ class Kept:
         return known[2] if known is not None else None
 
     def alive(self) -> Iterator[tuple[int, str, Any]]:
-        """(bytes, dtype, owner) of each storage that still lives."""
-        for pointer, kept in self._alive.items():
-            if not self._expired(pointer):
-                yield kept
+        """(bytes, dtype, owner) of each storage of the forward that still lives."""
+        for pointer, (size, dtype, owner, forward) in self._alive.items():
+            if forward and not self._expired(pointer):
+                yield size, dtype, owner
 
     def clear(self) -> None:
         for pointer in self._alive:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from reefwatch.gather.precision.dtypes import short
+from reefwatch.gather.dtypes import short
 
 Bytes = dict[str, int]
 

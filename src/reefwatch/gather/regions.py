@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Tools
 from reefwatch.gather.patches import Patches
-from reefwatch.gather.precision.dtypes import short
 
 OFF: tuple[str, str | None] = ("off", None)
 _KEY = "autocast regions"

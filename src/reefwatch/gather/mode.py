@@ -1,0 +1,99 @@
+"""The dispatch mode itself: a class that exists only once torch does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MODE = "ReefwatchOps"
+"""Name of the dispatch mode's class, which is made anew for each layer."""
+
+
+def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
+    """One mode object, which tells `layer.observe` about each op and adds to `layer.seconds`."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    plain = (torch.Tensor, torch.nn.Parameter)
+    overload = torch._ops.OpOverload
+    quiet = torch._C.DisableTorchFunction
+    callback = torch._C._dynamo.eval_frame.get_eval_frame_callback
+    set_callback = torch._C._dynamo.eval_frame.set_eval_frame
+
+    def __torch_dispatch__(
+        self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for kind in types:
+            if kind not in plain:
+                return NotImplemented  # its own handler runs next, and its inner ops come here
+        kwargs = kwargs or {}
+        call = func._op if type(func) is overload else func
+        layer = self.layer
+        if layer is None:
+            return call(*args, **kwargs)
+        try:
+            if call is func or func._namespace not in ("aten", "prims"):
+                out = call(*args, **kwargs)
+            else:
+                with quiet():  # the user's function modes and subclasses have had their say above
+                    out = call(*args, **kwargs)
+        except BaseException as error:
+            # of the frames between the user's and the failure only this one stays
+            tb = error.__traceback__
+            raise error.with_traceback(tb.tb_next if tb is not None else None)  # noqa: B904
+        began = clock()
+        dynamo = callback()
+        if dynamo is not None:  # nothing of ours may be compiled
+            set_callback(None)
+        try:
+            with quiet():
+                # no frame above this one: autograd runs a device's backward on a thread of its own
+                layer.observe(func, args, kwargs, out, sys._getframe().f_back)
+        finally:
+            if dynamo is not None:
+                set_callback(dynamo)
+            layer.seconds += clock() - began
+        return out
+
+    def yes(cls: Any) -> bool:
+        return True
+
+    def no(cls: Any) -> bool:
+        return False
+
+    kind = type(
+        MODE,
+        (TorchDispatchMode,),
+        {
+            "supports_higher_order_operators": True,
+            "ignore_compile_internals": classmethod(yes),
+            "_should_skip_dynamo": classmethod(no),
+        },
+    )
+    # set after the class is made: the base would wrap it in dynamo's `disable`, importing dynamo
+    kind.__torch_dispatch__ = __torch_dispatch__  # type: ignore[attr-defined]
+    _never_compile(torch, __torch_dispatch__.__code__)
+    mode = kind()
+    mode.layer = layer
+    return mode
+
+
+def sweep(torch: Any) -> None:
+    """Take modes that were left from another thread off the calling thread's stack."""
+    from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_dispatch_stack())]
+    for mode in reversed(modes):
+        if type(mode).__name__ != MODE or mode.layer is not None:
+            _push_mode(mode)
+
+
+def _never_compile(torch: Any, code: Any) -> None:
+    """Tell dynamo's frame evaluator to run this code as it is (2.6 and newer, and before)."""
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP
+        usual = frames._FrameAction.DEFAULT
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, usual))
+    elif hasattr(frames, "skip_code"):
+        frames.skip_code(code)

@@ -1,0 +1,191 @@
+"""Every precision check against its own cases and small runs; strict mode."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from reefwatch.core.errors import Breach
+from reefwatch.core.finding import Severity, Verdict
+from reefwatch.core.record import Case
+from reefwatch.gather.precision.examine import examine
+from reefwatch.judge.engine import judge, judge_rank, load
+from reefwatch.judge.precision_claims import PROMISES
+from reefwatch.judge.strict import Referee
+
+CHECKS = [check for check in load() if check.contract == "precision"]
+BY_CODE = {check.code: check for check in CHECKS}
+
+
+def test_the_seven_are_there():
+    assert list(BY_CODE) == [f"PREC00{n}" for n in range(1, 8)]
+
+
+@pytest.mark.parametrize("code", BY_CODE)
+def test_good_cases_hold_bad_ones_are_found_empty_is_unproven(code):
+    check = BY_CODE[code]
+    for case in check.good:
+        outcome = judge_rank(check, case.record)
+        assert outcome.verdict is Verdict.HELD, outcome
+        assert not outcome.findings
+    for case in check.bad:
+        outcome = judge_rank(check, case.record)
+        assert outcome.findings, outcome
+        for finding in outcome.findings:
+            assert finding.message == finding.message.strip()
+            assert "!" not in finding.message
+    assert judge_rank(check, Case.of().record).verdict is Verdict.UNPROVEN
+
+
+def test_a_claim_that_the_check_is_not_about_is_not_made():
+    said = judge_rank(BY_CODE["PREC001"], Case.of(claim__precision="fp32").record)
+    assert said == "claim.precision is 'fp32' (case)"
+
+
+def test_each_claim_is_judged_by_some_check():
+    for claim in PROMISES:
+        told = [judge_rank(check, Case.of(claim__precision=claim).record) for check in CHECKS]
+        assert any(not isinstance(outcome, str) for outcome in told), claim
+
+
+def codes(record):
+    outcomes, _ = judge([record], CHECKS)
+    return {o.code: (o.verdict.value, o.severity.name) for o in outcomes}
+
+
+def step(model, x, claim, dtype=torch.bfloat16, enabled=True):
+    def run():
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            loss = model(x).float().sum()
+        loss.backward()
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return examine(run, optimizers=[optimizer], claim=claim)
+
+
+def linear():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+
+
+def test_autocast_that_never_ran():
+    told = codes(step(linear(), torch.randn(4, 8), "bf16-mixed", enabled=False))
+    assert told["PREC005"] == ("broken", "ERROR")
+    assert told["PREC001"] == ("unproven", "NOTE")
+
+
+def test_autocast_with_the_other_dtype():
+    told = codes(step(linear(), torch.randn(4, 8), "bf16-mixed", torch.float16))
+    assert told["PREC005"] == ("broken", "ERROR")
+
+
+def test_low_precision_under_an_fp32_claim():
+    told = codes(step(linear(), torch.randn(4, 8), "fp32"))
+    assert told["PREC004"] == ("broken", "ERROR")
+
+
+def test_fp32_under_a_pure_claim_and_its_healthy_twin():
+    low = torch.randn(4, 8, dtype=torch.bfloat16)
+    assert codes(step(linear(), torch.randn(4, 8), "bf16", enabled=False))["PREC003"] == (
+        "broken",
+        "ERROR",
+    )
+    healthy = step(linear().to(torch.bfloat16), low, "bf16", enabled=False)
+    assert codes(healthy)["PREC003"] == ("held", "NOTE")
+
+
+def test_16_bit_weights_under_a_mixed_claim():
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    told = codes(step(linear().to(torch.bfloat16), x, "bf16-mixed"))
+    assert told["PREC007"] == ("broken", "WARNING")
+
+
+def test_weights_cast_again_in_each_call_are_told():
+    model = linear()[0].requires_grad_(False)
+
+    def run():
+        with torch.autocast("cpu", torch.bfloat16):
+            for _ in range(3):
+                model(torch.ones(2, 8))
+
+    record = examine(run, claim="bf16-mixed")
+    casts = [e.data for e in record.events if e.data.get("kind") == "cast"]
+    assert sum(row["recasts"] for row in casts) == 4
+
+
+def test_promotion_names_the_operand():
+    model = linear()
+
+    def run():
+        with torch.autocast("cpu", torch.bfloat16):
+            table = torch.arange(8.0).cos()
+            (model[0](torch.ones(2, 8)) * table).sum().backward()
+
+    record = examine(run, claim="bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC006"]
+    assert outcome.verdict is Verdict.HELD  # a note breaks nothing
+    (finding,) = outcome.findings
+    assert finding.place.op == "aten.mul.Tensor"
+    assert finding.why.startswith(f"the fp32 operand: aten.arange.default at {__file__}:")
+
+
+def test_without_a_claim_the_autocast_seen_is_one():
+    fact = step(linear(), torch.randn(4, 8), "").facts["claim.precision"]
+    assert (fact.value, fact.source) == ("bf16-mixed", "autocast state seen")
+    nothing = step(linear(), torch.randn(4, 8), "", enabled=False).facts["claim.precision"]
+    assert nothing.reason == "no --claim was given and autocast was not used"
+
+
+def falls_back(x, weight):
+    with torch.autocast("cpu", enabled=False):
+        return F.linear(x.float(), weight)  # here
+
+
+def test_strict_raises_in_the_users_own_frame_with_module_and_line():
+    model = linear()
+    model[2].forward = lambda x: falls_back(x, model[2].weight)
+    with pytest.raises(Breach) as caught:
+        with_referee(model)
+    line = falls_back.__code__.co_firstlineno + 2
+    assert str(caught.value) == (
+        "PREC001: aten.mm.default in 2 ran in f32/f32 inside a bf16 region (autocast off), "
+        f"at {__file__}:{line}"
+    )
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert (__file__, line) in [(frame.filename, frame.lineno) for frame in frames]
+
+
+def with_referee(model):
+    def run():
+        with torch.autocast("cpu", torch.bfloat16):
+            model(torch.randn(4, 8)).sum()
+
+    return examine(run, claim="bf16-mixed", referee=Referee(("precision",)))
+
+
+def test_strict_lets_a_healthy_run_pass_and_knows_only_what_it_was_asked():
+    with_referee(linear())
+    row = {"kind": "matmul"}
+    assert Referee(("loop",)).breach("precision", row) is None
+
+
+def test_severity_of_what_is_only_inferred_is_lowered(monkeypatch):
+    import threading
+
+    model = linear()
+
+    def elsewhere(x):
+        box = []
+        worker = threading.Thread(target=lambda: box.append(F.linear(x.float(), model[0].weight)))
+        worker.start()
+        worker.join()
+        return box[0]
+
+    model[0].forward = elsewhere
+    record = step(model, torch.randn(4, 8), "bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
+    assert outcome.severity is Severity.WARNING
+    assert "its forward was not seen" in outcome.findings[0].message
