@@ -75,7 +75,7 @@ RANKS = """
     for _ in range(4):
         loss = model(torch.ones(8, 4)).square().mean()
         loss.backward(); optimizer.step(); optimizer.zero_grad()
-    os.write(1, b"rank %d of %d\n" % (rank, dist.get_world_size()))
+    os.write(1, b"rank %d of %d\\n" % (rank, dist.get_world_size()))
     dist.destroy_process_group()
     """
 
