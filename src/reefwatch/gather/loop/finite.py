@@ -106,9 +106,11 @@ class Finite(Instrument):
         for _, row in self._starts:
             if row["number"] == number:
                 return row
+        return self._rows.get(number) or self._loss(number, series, dtype)
+
+    def _loss(self, number: int, series: _Series, dtype: Any) -> dict[str, Any]:
         name = str(dtype).removeprefix("torch.")
-        row = {"where": "loss", "number": number, "at": list(series.place), "dtype": name}
-        return self._rows.get(number, row)
+        return {"where": "loss", "number": number, "at": list(series.place), "dtype": name}
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         flow = self._flow
@@ -162,6 +164,7 @@ class Finite(Instrument):
             if not math.isfinite(value):
                 self._bad += 1
                 row = self._row(*tag)
+                row.update(self._loss(*tag))  # a gradient of that backward may have come first
                 row["kind"] = "nan" if value != value else "inf"
                 self._tell(row)
 

@@ -255,8 +255,7 @@ class Gradients(Instrument):
             self._look_into(stale[:: -(-len(stale) // LOOKED_INTO)])
         if state.updates:
             state.verdict = self._judge(state)
-            if state.verdict[0] and (not state.uncleared or self._tools.referee):
-                state.place = user_place(2)
+            self._locate(state)
 
     def _register(self, optimizer: Any) -> _Optimizer:
         """A state for a new optimizer; those that are gone keep one state per kind together."""
@@ -277,8 +276,7 @@ class Gradients(Instrument):
         if state.updates:
             if self._backwards != state.backwards:  # a closure: the gradients were made inside
                 state.verdict = self._judge(state)
-                if state.verdict[0] and not state.uncleared:
-                    state.place = user_place(2)
+                self._locate(state)
             self._count(state, *state.verdict)
         state.updates += 1
         state.since, state.moment = self._unexamined, self._moments
@@ -301,6 +299,12 @@ class Gradients(Instrument):
         if blind:
             return [], False, False
         return full, bool(full), dropped
+
+    def _locate(self, state: _Optimizer) -> None:
+        """Where the update is called, when there is something to say of it."""
+        uncleared, _, dropped = state.verdict
+        if (uncleared or dropped) and not state.place[0]:
+            state.place = user_place(3)
 
     def _count(
         self, state: _Optimizer, uncleared: list[_Track], known: bool, dropped: bool

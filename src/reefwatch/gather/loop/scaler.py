@@ -44,14 +44,13 @@ class Scaler(Instrument):
         self._scales = Deferred(tools.torch)
         kind = tools.torch.amp.GradScaler
         self._patches.observe(kind, "step", self._begin, self._end)
-        self._patches.observe(kind, "update", lambda scaler: None, self._rescaled)
 
     def on_op(self, call: Any) -> None:
         if call.autocast != "off":
             self._dtypes.add(call.autocast)
 
     def _begin(self, scaler: Any) -> None:
-        self._stepping, self._updated = True, False
+        self._stepping, self._updated = scaler.is_enabled(), False
         self._before = _stepped(scaler)
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
@@ -70,12 +69,14 @@ class Scaler(Instrument):
                 self._flags.push(found, None)
 
     def _end(self, scaler: Any) -> None:
-        self._stepping = False
-        if not scaler.is_enabled():
+        if not self._stepping:  # it was built with `enabled=False` and only passes through
             return
+        self._stepping = False
         if not self._updated and _stepped(scaler) > self._before:
             self._count(True)
-        self._used |= self._updated or _stepped(scaler) > self._before
+        if self._updated or _stepped(scaler) > self._before:
+            self._used = True
+            self._note_scale(scaler)
 
     def _count(self, skipped: bool) -> None:
         self._steps += 1
@@ -84,7 +85,7 @@ class Scaler(Instrument):
         if not self._taken:
             self._initial = self._skipped
 
-    def _rescaled(self, scaler: Any) -> None:
+    def _note_scale(self, scaler: Any) -> None:
         scale = getattr(scaler, "_scale", None)
         if scale is None:
             return
