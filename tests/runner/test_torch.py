@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 import pytest
 
 pytest.importorskip("torch")
@@ -97,12 +100,17 @@ def test_a_worker_that_fails(bench):
     bench.twins("prog.py")
 
 
-def test_under_torchrun(bench):
-    bench.write("prog.py", RANKS)
+def under_torchrun(bench, *options):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = bench.plain(*launcher, "-m", "reefwatch", "run", "--out=out", "prog.py")
+    done = bench.plain(*launcher, "-m", "reefwatch", "run", *options, "--out=out", "prog.py")
     assert sorted(done.stdout.splitlines()) == [b"rank 0 of 2", b"rank 1 of 2"]
     assert done.stderr.count(b" held, ") == 1
+    return done
+
+
+def test_under_torchrun(bench):
+    bench.write("prog.py", RANKS)
+    done = under_torchrun(bench)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (bench.folder / "out").glob("rank*.jsonl")} == {
         "rank0.jsonl",
@@ -113,3 +121,17 @@ def test_under_torchrun(bench):
     judged = report(bench.folder / "out")
     assert [record.complete for record in judged.records] == [True, True]
     assert {record.world for record in judged.records} == {2}
+
+
+def test_a_verdict_of_the_first_rank_does_not_kill_the_others(bench):
+    late = """
+        import atexit, time
+        def last():
+            time.sleep(1.5)
+            open("ended%d" % rank, "w").close()
+        if rank: atexit.register(last)
+        """
+    bench.write("prog.py", textwrap.dedent(RANKS) + textwrap.dedent(late))
+    done = under_torchrun(bench, "--claim=bf16")
+    assert re.search(rb"local_rank: 0\)\s+exitcode  : 3 ", done.stderr), done.stderr
+    assert (bench.folder / "ended1").exists()

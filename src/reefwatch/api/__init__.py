@@ -70,6 +70,8 @@ def run(
                 session.write(report, files)
                 report = session.shown(report, end_screen)
                 code = exit_code(report, policy or ExitPolicy(), code)
+                if code != ending.code:
+                    session.let_others_end(report)
     except KeyboardInterrupt:
         return -signal.SIGINT
     return -signal.SIGINT if ending.interrupted else code

@@ -240,6 +240,20 @@ class Session:
                 return read
             time.sleep(0.2)
 
+    def let_others_end(self, report: Report) -> None:
+        """Wait a moment for the processes of the ranks beside this one.
+
+        When the first ends with a verdict as exit code, its launcher kills those that still run:
+        their scripts are over, but not the atexit handlers.
+        """
+        if self.launch.world == 1:
+            return
+        pids = {one.header.get("pid") for one in report.records} - {getpid()}
+        until = time.monotonic() + RANKS_WAIT
+        with self.guarded("wait for other ranks"):
+            while any(map(_runs, pids)) and time.monotonic() < until:
+                time.sleep(0.05)
+
     @contextmanager
     def _own_path(self) -> Iterator[None]:
         """Import our own late modules past the script's folder, which may shadow their names."""
@@ -256,6 +270,15 @@ def _cwd() -> Path:
         return Path.cwd()
     except OSError:  # it was deleted; a script elsewhere can still be run
         return Path("/")
+
+
+def _runs(pid: object) -> bool:
+    """True for a process of this machine that has not ended, nor waits to be collected."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def _article(what: str) -> str:
