@@ -45,7 +45,8 @@ def judged(
         records = [
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
-    outcomes, unclaimed = engine.judge([_explained(record) for record in of_the_work(records)])
+    at_work = [*of_the_work(records), *absent(records)]
+    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work])
     found = [finding for outcome in outcomes for finding in outcome.findings]
     inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
@@ -65,6 +66,17 @@ def of_the_work(records: Sequence[Record]) -> Sequence[Record]:
         return records
     working = [record for record in records if not _only_started_others(record)]
     return working or records
+
+
+def absent(records: Sequence[Record]) -> list[Record]:
+    """An empty record for each rank that left none: a claim is held only where every rank was seen."""
+    world = max((record.world for record in records), default=1)
+    here = {record.rank for record in records}
+    return [
+        Record({"rank": rank, "world": world}, damage=f"rank {rank} of {world} left no record here")
+        for rank in range(world)
+        if rank not in here
+    ]
 
 
 def _only_started_others(record: Record) -> bool:

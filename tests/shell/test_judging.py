@@ -1,0 +1,19 @@
+"""What the api makes of records before they are judged."""
+
+from __future__ import annotations
+
+from reefwatch.api.judging import absent, judged
+from reefwatch.core.finding import Verdict
+from reefwatch.core.record import Record
+
+
+def test_a_rank_without_a_record_leaves_everything_unproven() -> None:
+    records = [Record({"rank": rank, "world": 4, "run_id": "a"}) for rank in (0, 2)]
+    assert [record.rank for record in absent(records)] == [1, 3]
+    report = judged("report", records)
+    assert {outcome.verdict for outcome in report.outcomes} == {Verdict.UNPROVEN}
+    assert len(report.records) == 2
+
+
+def test_nothing_is_absent_when_every_rank_is_there() -> None:
+    assert absent([Record({"rank": rank, "world": 2}) for rank in (0, 1)]) == []
