@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check tests bench docs clean
+.PHONY: help demo test check tests bench docs readme clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,8 +55,11 @@ verify-%: $(VENV)/.reefwatch-test ## the full bars of one contract (loop, precis
 bench: $(VENV)/.reefwatch-run ## what watching costs here; writes benchmarks/results/
 	$(BIN)/python benchmarks/cost.py
 
-docs: $(VENV)/.reefwatch-test ## write again the parts of the docs that are made from the code
+docs: $(VENV)/.reefwatch-test ## write again the pages that are made from the checks
 	$(BIN)/python scripts/docs.py
+
+readme: $(VENV)/.reefwatch-test ## run the demo and show what it prints in both READMEs
+	$(BIN)/python scripts/docs.py --demo
 
 clean: ## remove the environment, caches and recorded runs
 	rm -rf $(VENV) reefwatch-runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
