@@ -21,8 +21,8 @@ from loop_models import MODELS, Discriminator, Generator, leaves
 from reefwatch.core.finding import Finding, Outcome, Verdict
 
 PUT_IN_ON_PURPOSE = ("aten.masked_fill.Scalar", "aten._softmax.default")
-"""An Inf out of these cannot be told from a mask: it must be found, and the op named is the one that
-could not bear it."""
+"""An Inf out of these cannot be told from a mask: it must be found, and the op named is the one
+that could not bear it."""
 
 
 @dataclass(frozen=True)
