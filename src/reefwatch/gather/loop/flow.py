@@ -84,7 +84,10 @@ class Flow:
         return sort
 
     def _inputs(self, call: Any, written_to: set[int]) -> Iterator[int]:
-        for tensor in _tensors((*call.args, *call.kwargs.values())):
+        args = call.args
+        if "batch_norm" in call.name and call.phase != "backward" and _updates_statistics(args):
+            args = args[:3]  # its running statistics hold what the op itself has written by now
+        for tensor in _tensors((*args, *call.kwargs.values())):
             if not (tensor.is_floating_point() or tensor.is_complex()):
                 continue
             if not plain(self._torch, tensor) or tensor.layout is not self._torch.strided:
@@ -191,6 +194,14 @@ class Flow:
             fresh = made.kind == NAN and all(self.made[n].also != NAN for n in made.inputs)
             if made.op and fresh:
                 yield made
+
+
+def _updates_statistics(args: tuple[Any, ...]) -> bool:
+    """Batch norm ops take (x, weight, bias, mean, var, training, ...); one without the flag trains.
+
+    Their schemas do not say that mean and var are written.
+    """
+    return len(args) <= 5 or args[5] is not False
 
 
 def _kind(value: float) -> int:
