@@ -169,8 +169,7 @@ class Watch:
         self._say("env.torch", environment.torch_facts(torch, threads=False))
         mine = patches.Patches()
         self._options["patches"] = mine
-        for guard in self._panel.guards:
-            guard.call("arm", self._tools(guard.instrument.contract))
+        self._panel.arm(torch, self._tools)
         self._follow_children(mine)
         self._moments = Moments(torch, self)
         self._moments.install()
