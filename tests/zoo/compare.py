@@ -20,8 +20,8 @@ from reefwatch.core.fact import Evidence
 from reefwatch.core.record import Record
 from reefwatch.store import reader
 
-_LOG = re.compile(rb"^[VIWEC]\d{4} [\d:.]+ \d+ ", re.MULTILINE)
-"""What torch's own log begins its lines with: time and process number."""
+_LOG = re.compile(rb"^([VIWEC]\d{4} [\d:.]+ \d+|USDT:[-\d]+ [\d:]+ \d+:\d+) ", re.MULTILINE)
+"""What torch's own logs begin their lines with: time and process number."""
 SCRIPTS = Path(__file__).parent / "scripts"
 SOURCE = Path(__file__).parents[2] / "src"
 TIMEOUT_SECONDS = 240

@@ -104,25 +104,26 @@ class Shield:
 
     def __enter__(self) -> None:
         core = self._core
+        self._contexts: tuple[Any, ...] = ()
+        # These two take longer than all the rest; mostly there is no mode. A function mode would
+        # also see the change of the grad mode.
+        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+            self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
+            for context in self._contexts:
+                context.__enter__()
         self._grad = self._torch.is_grad_enabled()
         core._set_grad_enabled(False)
         self._profiled = core._autograd._profiler_enabled()
         if self._profiled:
             core._autograd._enable_record_function(False)
-        self._contexts: tuple[Any, ...] = ()
-        # These two take longer than all the rest; mostly there is no mode.
-        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
-            self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
-            for context in self._contexts:
-                context.__enter__()
 
     def __exit__(self, *error: Any) -> None:
         core = self._core
-        for context in reversed(self._contexts):
-            context.__exit__(None, None, None)
         if self._profiled:
             core._autograd._enable_record_function(True)
         core._set_grad_enabled(self._grad)
+        for context in reversed(self._contexts):
+            context.__exit__(None, None, None)
 
 
 class Panel:
@@ -136,7 +137,8 @@ class Panel:
     def arm(self, torch: Any, tools: Callable[[str], Tools]) -> None:
         """Torch is there."""
         self._torch = torch
-        self._level = torch._C._functorch.peek_interpreter_stack
+        self._tensor = torch.Tensor
+        self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
         for guard in self.guards:
             guard.call("arm", tools(guard.instrument.contract))
 
@@ -176,7 +178,7 @@ class Panel:
             self._tell(call)
 
     def _tell(self, call: Any) -> None:
-        wrapped = self._level() is not None
+        wrapped = any(isinstance(a, self._tensor) and self._is_wrapped(a) for a in call.args)
         for guard in self.guards:
             instrument = guard.instrument
             if guard.looking and instrument.wants_ops and (instrument.wrapped or not wrapped):

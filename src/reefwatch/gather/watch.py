@@ -228,6 +228,12 @@ class Watch:
         self._say("watch.compile", {"used": True, "calls": self._compiles})
 
     @moment("calling")
+    def profiler_starts(self, nothing: Any) -> None:
+        """The user's profile is to show the user's ops: the op layer makes each of them twice."""
+        if self._movable():
+            self._leave()
+
+    @moment("calling")
     def module_called(self, module: Any) -> None:
         """Some module (before training and in overdue steps), or one of the root's type."""
         assert self._calls is not None
@@ -328,7 +334,8 @@ class Watch:
         self._step += 1
         if self._step == 1:
             self._describe_device()
-        if self._scheduler.examine(self._step):
+        profiled = self._torch._C._autograd._profiler_enabled()
+        if not profiled and self._scheduler.examine(self._step):
             self._open()
         elif kind == "module" and self._scheduler.ended:
             self._narrow()
