@@ -95,12 +95,15 @@ class Guard:
 
 
 class Shield:
-    """A context in which torch ops are seen by no mode, graph or profiler of the user's."""
+    """A context in which torch ops are seen by no mode, graph or profiler of the user's.
 
-    __slots__ = ("_contexts", "_core", "_grad", "_profiled", "_torch")
+    `grad` leaves the grad mode as it is: an op is told below autograd, and with its grad mode.
+    """
 
-    def __init__(self, torch: Any) -> None:
-        self._torch, self._core = torch, torch._C
+    __slots__ = ("_contexts", "_core", "_grad", "_keep", "_profiled", "_torch")
+
+    def __init__(self, torch: Any, grad: bool = False) -> None:
+        self._torch, self._core, self._keep = torch, torch._C, grad
 
     def __enter__(self) -> None:
         core = self._core
@@ -112,7 +115,7 @@ class Shield:
             for context in self._contexts:
                 context.__enter__()
         self._grad = self._torch.is_grad_enabled()
-        core._set_grad_enabled(False)
+        core._set_grad_enabled(self._keep and self._grad)
         self._profiled = core._autograd._profiler_enabled()
         if self._profiled:
             core._autograd._enable_record_function(False)
@@ -172,7 +175,7 @@ class Panel:
     def on_op(self, call: Any) -> None:
         """One op, for those that look."""
         if self._seen():
-            with Shield(self._torch):
+            with Shield(self._torch, grad=True):
                 self._tell(call)
         else:
             self._tell(call)
