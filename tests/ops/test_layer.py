@@ -181,7 +181,8 @@ def test_an_op_that_fails_fails_as_without_the_layer(rig):
     own = [
         f for f in traceback.extract_tb(watched.value.__traceback__) if "reefwatch" in f.filename
     ]
-    assert [f.name for f in own if "test" not in f.filename] == ["__torch_dispatch__"]
+    shown = [] if sys.version_info >= (3, 11) else ["__torch_dispatch__"]
+    assert [f.name for f in own if "test" not in f.filename] == shown
 
 
 def test_a_failing_listener_is_dropped_and_the_run_goes_on(rig):

@@ -2,13 +2,14 @@
 
 import inspect
 import pickle
+import sys
 import traceback
 import types
 from unittest import mock
 
 import pytest
 
-from reefwatch.gather.patches import Patches
+from reefwatch.gather.patches import Patches, unseen
 
 
 class Owner:
@@ -161,3 +162,55 @@ def test_an_observed_function_is_pickled_by_name():
 def test_no_such_attribute():
     with pytest.raises(AttributeError):
         Patches().replace(Owner, "nothing", lambda original: original)
+
+
+def through(inner):
+    def outer(*args):
+        count = 0
+        try:
+            return inner(*args)
+        finally:
+            count += 1
+
+    return outer
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 shows every frame")
+def test_an_unseen_function_is_in_no_traceback_and_in_no_stack():
+    def fail():
+        raise ValueError("inside")
+
+    def stack():
+        return [frame.name for frame in traceback.extract_stack()]
+
+    with pytest.raises(ValueError, match="inside") as caught:
+        unseen(through(fail))()
+    assert frames(caught.value)[1:] == ["fail"]
+    assert "outer" in through(stack)()
+    assert "outer" not in unseen(through(stack))()
+    assert unseen(through(lambda: sys._getframe(1).f_code.co_name))() == (
+        "test_an_unseen_function_is_in_no_traceback_and_in_no_stack"
+    )
+
+
+def test_an_unseen_function_works_as_before():
+    seen = unseen(through(lambda a, b: (a, b)))
+    assert [seen(n, -n) for n in range(50)] == [(n, -n) for n in range(50)]
+
+    def count(n, *rest, step=1, **more):
+        yield n
+        yield step
+
+    assert list(unseen(count)(5, step=2)) == [5, 2]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 shows every frame")
+def test_a_replacement_is_not_in_a_traceback():
+    patches = Patches()
+    patches.replace(Owner, "method", lambda original: lambda self, x: original(self, x))
+    try:
+        with pytest.raises(ValueError, match="negative") as caught:
+            Owner().method(-1)
+    finally:
+        patches.restore()
+    assert frames(caught.value)[1:] == ["method"]

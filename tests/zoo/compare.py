@@ -20,8 +20,8 @@ from reefwatch.core.fact import Evidence
 from reefwatch.core.record import Record
 from reefwatch.store import reader
 
-_LOG = re.compile(rb"^[VIWEC]\d{4} [\d:.]+ \d+ ", re.MULTILINE)
-"""What torch's own log begins its lines with: time and process number."""
+_LOG = re.compile(rb"^([VIWEC]\d{4} [\d:.]+ \d+|USDT:[-\d]+ [\d:]+ \d+:\d+) ", re.MULTILINE)
+"""What torch's own logs begin their lines with: time and process number."""
 SCRIPTS = Path(__file__).parent / "scripts"
 SOURCE = Path(__file__).parents[2] / "src"
 TIMEOUT_SECONDS = 240
@@ -47,7 +47,7 @@ ZOO = (
     Animal("rnn", 20),
     Animal("gan", 20, fast=True),
     Animal("lbfgs", 12, fast=True),
-    Animal("accumulation", 18),
+    Animal("accumulation", 16),
     Animal("amp_scaler", 20, fast=True),
     Animal("checkpointing", 20, fast=True),
     Animal("compiled", 20, fast=True),
@@ -68,10 +68,10 @@ ZOO = (
     Animal("own_modes", 20, fast=True),
     Animal("fake", 10),
     Animal("scripted", 14),
-    Animal("exported", 10),
-    Animal("profiled", 10),
+    Animal("exported", 9),
+    Animal("profiled", 3),
     Animal("saved_hooks", 18),
-    Animal("anomaly", 10),
+    Animal("anomaly", 12),
     Animal("subclasses", 12),
     Animal("sparse", 18),
     Animal("odd_dtypes", 14),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Fact
 from reefwatch.core.ports import Sink
-from reefwatch.gather.instrument import Instrument
+from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.patches import perf_counter
 
 
@@ -94,42 +94,110 @@ class Guard:
         self._sink.fact(f"errored.{self.name}", Evidence(f"errored.{self.name}", value))
 
 
+class Shield:
+    """A context in which torch ops are seen by no mode, graph or profiler of the user's.
+
+    `grad` leaves the grad mode as it is: an op is told below autograd, and with its grad mode.
+    """
+
+    __slots__ = ("_contexts", "_core", "_grad", "_keep", "_profiled", "_torch")
+
+    def __init__(self, torch: Any, grad: bool = False) -> None:
+        self._torch, self._core, self._keep = torch, torch._C, grad
+
+    def __enter__(self) -> None:
+        core = self._core
+        self._contexts: tuple[Any, ...] = ()
+        # These two take longer than all the rest; mostly there is no mode. A function mode would
+        # also see the change of the grad mode.
+        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+            self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
+            for context in self._contexts:
+                context.__enter__()
+        self._grad = self._torch.is_grad_enabled()
+        core._set_grad_enabled(self._keep and self._grad)
+        self._profiled = core._autograd._profiler_enabled()
+        if self._profiled:
+            core._autograd._enable_record_function(False)
+
+    def __exit__(self, *error: Any) -> None:
+        core = self._core
+        if self._profiled:
+            core._autograd._enable_record_function(True)
+        core._set_grad_enabled(self._grad)
+        for context in reversed(self._contexts):
+            context.__exit__(None, None, None)
+
+
 class Panel:
     """All instruments, called together at each moment; those that do nothing there are skipped."""
 
     def __init__(self, instruments: list[Instrument], sink: Sink) -> None:
         self.guards = [Guard(instrument, sink) for instrument in instruments]
         self._heeding: dict[str, list[Guard]] = {}
+        self._torch: Any = None
+
+    def arm(self, torch: Any, tools: Callable[[str], Tools]) -> None:
+        """Torch is there."""
+        self._torch = torch
+        self._tensor = torch.Tensor
+        self._is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+        for guard in self.guards:
+            guard.call("arm", tools(guard.instrument.contract))
 
     def call(self, moment: str, *args: Any) -> None:
         """Every instrument's `moment`, in order."""
         heeding = self._heeding.get(moment)
         if heeding is None:
             heeding = self._heeding[moment] = [g for g in self.guards if g.heeds(moment)]
-        for guard in heeding:
-            guard.call(moment, *args)
+        if heeding:
+            with Shield(self._torch):
+                for guard in heeding:
+                    guard.call(moment, *args)
 
     def open(self, step: int, turn: int) -> None:
         """Begin an examined step for those whose turn it is."""
-        for guard in self.guards:
-            guard.step = step
-            guard.looking = guard.on and turn % guard.instrument.every == 0
-            if guard.looking:
-                guard.call("open", step)
+        with Shield(self._torch):
+            for guard in self.guards:
+                guard.step = step
+                guard.looking = guard.on and turn % guard.instrument.every == 0
+                if guard.looking:
+                    guard.call("open", step)
 
     def close(self, step: int) -> bool:
         """End the examined step. True when any instrument learned something new."""
-        learned = [guard.call("close", step) for guard in self.guards if guard.looking]
+        with Shield(self._torch):
+            learned = [guard.call("close", step) for guard in self.guards if guard.looking]
         for guard in self.guards:
             guard.looking = False
         return any(learned)
 
     def on_op(self, call: Any) -> None:
+        """One op, for those that look."""
+        if self._seen():
+            with Shield(self._torch, grad=True):
+                self._tell(call)
+        else:
+            self._tell(call)
+
+    def _tell(self, call: Any) -> None:
+        wrapped = any(isinstance(a, self._tensor) and self._is_wrapped(a) for a in call.args)
         for guard in self.guards:
-            if guard.looking and guard.instrument.wants_ops:
+            instrument = guard.instrument
+            if guard.looking and instrument.wants_ops and (instrument.wrapped or not wrapped):
                 guard.on_op(call)
+
+    def _seen(self) -> bool:
+        """True when a mode or profiler of the user's is on; ours is off while an op is told."""
+        core = self._torch._C
+        return bool(
+            core._len_torch_dispatch_stack()
+            or core._len_torch_function_stack()
+            or core._autograd._profiler_enabled()
+        )
 
     def disarm(self) -> None:
         """In reverse order."""
-        for guard in reversed(self.guards):
-            guard.call("disarm")
+        with Shield(self._torch):
+            for guard in reversed(self.guards):
+                guard.call("disarm")

@@ -41,6 +41,9 @@ class Instrument:
     contract: str = ""
     wants_ops: bool = False
     """True when `on_op` is to be called in examined steps."""
+    wrapped: bool = False
+    """True when `on_op` only reads dtypes and shapes, and so may see the wrapped tensors inside
+    torch.func's transforms. Computing with those can end the process."""
     every: int = 1
     """Opened in every so many of the examined steps only: for an instrument that costs more."""
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.gather.patches import unseen
+
 MODE = "ReefwatchOps"
 """Name of the dispatch mode's class, which is made anew for each layer."""
 
@@ -17,38 +19,38 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
     plain = (torch.Tensor, torch.nn.Parameter)
     overload = torch._ops.OpOverload
     quiet = torch._C.DisableTorchFunction
+    active = torch._C._get_dispatch_mode
+    keys = torch._C._TorchDispatchModeKey
+    below = (keys.FAKE, keys.PROXY, keys.FUNCTIONAL)
+    """Modes of torch's own, which lie below all others in the stack."""
     callback = torch._C._dynamo.eval_frame.get_eval_frame_callback
     set_callback = torch._C._dynamo.eval_frame.set_eval_frame
 
     def __torch_dispatch__(
         self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        for kind in types:
-            if kind not in plain:
-                return NotImplemented  # its own handler runs next, and its inner ops come here
         kwargs = kwargs or {}
         call = func._op if type(func) is overload else func
+        for kind in types:
+            if kind not in plain:
+                if any(active(key) is not None for key in below):
+                    return call(*args, **kwargs)  # a fake or traced tensor: that mode is next
+                return NotImplemented  # its own handler runs next, and its inner ops come here
         layer = self.layer
         if layer is None:
             return call(*args, **kwargs)
-        try:
-            if call is func or func._namespace not in ("aten", "prims"):
+        if call is func or func._namespace not in ("aten", "prims"):
+            out = call(*args, **kwargs)
+        else:
+            with quiet():  # the user's function modes and subclasses have had their say above
                 out = call(*args, **kwargs)
-            else:
-                with quiet():  # the user's function modes and subclasses have had their say above
-                    out = call(*args, **kwargs)
-        except BaseException as error:
-            # of the frames between the user's and the failure only this one stays
-            tb = error.__traceback__
-            raise error.with_traceback(tb.tb_next if tb is not None else None)  # noqa: B904
         began = clock()
         dynamo = callback()
         if dynamo is not None:  # nothing of ours may be compiled
             set_callback(None)
         try:
             with quiet():
-                # no frame above this one: autograd runs a device's backward on a thread of its own
-                layer.observe(func, args, kwargs, out, sys._getframe().f_back)
+                layer.observe(func, args, kwargs, out, caller(code))
         finally:
             if dynamo is not None:
                 set_callback(dynamo)
@@ -71,11 +73,25 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
         },
     )
     # set after the class is made: the base would wrap it in dynamo's `disable`, importing dynamo
-    kind.__torch_dispatch__ = __torch_dispatch__  # type: ignore[attr-defined]
-    _never_compile(torch, __torch_dispatch__.__code__)
+    kind.__torch_dispatch__ = unseen(__torch_dispatch__)  # type: ignore[attr-defined]
+    code = __torch_dispatch__.__code__
+    _never_compile(torch, code)
     mode = kind()
     mode.layer = layer
     return mode
+
+
+def caller(code: Any) -> Any:
+    """The frame that an op was called from, or None.
+
+    The handler's own frame (of `code`) is among the frames in Python 3.10 only. There is none at
+    all where autograd runs a device's backward pass on a thread of its own.
+    """
+    try:
+        frame: Any = sys._getframe(1)
+    except ValueError:
+        return None
+    return frame.f_back if frame.f_code is code else frame
 
 
 def sweep(torch: Any) -> None:

@@ -24,6 +24,7 @@ class Attendant(Protocol):
     def optimizer_begun(self, optimizer: Any) -> None: ...
     def scale_updated(self, scaler: Any) -> None: ...
     def compile_called(self) -> None: ...
+    def profiler_starts(self, nothing: Any) -> None: ...
 
 
 class Moments:
@@ -46,6 +47,7 @@ class Moments:
         patches.observe(torch.optim.Optimizer, "_patch_step_function", told.optimizer_begun)
         patches.observe(torch.amp.GradScaler, "update", told.scale_updated)
         patches.observe(torch, "compile", self._compile)
+        patches.observe(torch.autograd.profiler, "_enable_profiler", told.profiler_starts)
         patches.observe(torch.inference_mode, "__exit__", _nothing, self._mend)
         variable = torch.autograd.Variable
         engine = self._backward.engine(torch, variable._execution_engine)

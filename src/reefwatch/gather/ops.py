@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Sequence
 from types import FrameType
@@ -15,6 +14,7 @@ from reefwatch.gather.frames import Modules, Site
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.locate import SHY_FORWARD, Locator
 from reefwatch.gather.mode import make_mode
+from reefwatch.gather.patches import get_ident
 from reefwatch.gather.regions import follow
 
 
@@ -121,7 +121,7 @@ class OpLayer:
             self.leave()
         if self._shy:
             return
-        self._step, self._thread = step, threading.get_ident()
+        self._step, self._thread = step, get_ident()
         self.locator.begin()
         mode = make_mode(self._torch, self, self._tools.clock)
         above = [_pop_mode() for _ in range(self._torch._C._len_torch_dispatch_stack())]
@@ -181,7 +181,7 @@ class OpLayer:
         if known.node in SHY_FORWARD and not self._shy:
             self._shy = True
             locator.miss(f"later steps: {known.name} runs otherwise when looked at")
-        call = self._call if threading.get_ident() == self._thread else OpCall()
+        call = self._call if get_ident() == self._thread else OpCall()
         call.layer = self
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
         call.name = known.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis as _dis
 import functools
 import sys as _sys
 import threading as _threading
@@ -9,7 +10,7 @@ import time as _time
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 # Tests of users' own programs mock these. What is taken here, at import, stays the real thing.
 perf_counter = _time.perf_counter
@@ -18,6 +19,7 @@ getframe = _sys._getframe
 threads = _sys._current_frames
 
 _DummyThread = _threading._DummyThread
+_F = TypeVar("_F", bound=Any)
 _MISSING: Any = object()
 _everything: weakref.WeakSet[Patches] = weakref.WeakSet()
 
@@ -28,12 +30,30 @@ def is_python_thread(ident: int) -> bool:
     return any(not isinstance(thread, _DummyThread) for thread in made)
 
 
+def unseen(function: _F) -> _F:
+    """Make the frames of a function invisible: no traceback and no stack shows them (3.11 to 3.14).
+
+    CPython leaves out a frame that has not come to its `RESUME` yet (`_PyFrame_IsIncomplete`),
+    which tells the time before a function's arguments are in place. Here `RESUME` is put where it
+    is never reached. Returned as it is where that cannot be done (3.10: there is none), or where
+    the frame is to suspend (generators). `sys._getframe()` inside gives the caller's frame.
+    """
+    code = function.__code__
+    resume, skip = _dis.opmap.get("RESUME"), _dis.opmap["NOP"]
+    raw = bytearray(code.co_code)
+    places = [at for at in range(0, len(raw), 2) if raw[at] == resume]
+    if len(places) == 1 and raw[places[0] + 1] == 0:
+        raw[places[0]] = skip
+        function.__code__ = code.replace(co_code=bytes(raw) + bytes((resume or 0, 0)))
+    return function
+
+
 class Patches:
     """The patches of one owner, taken back in reverse order.
 
-    `replace` puts a function of ours in the place of another; its frame is then part of the
-    user's traceback when the original raises. `observe` only looks: no frame of ours is on the
-    stack while the original runs.
+    `replace` puts a function of ours in the place of another; its frame is invisible (but not in
+    Python 3.10), those of functions that it calls are not. `observe` only looks: no frame of ours
+    is on the stack while the original runs.
     """
 
     def __init__(self) -> None:
@@ -56,7 +76,8 @@ class Patches:
         def replacement(*args: Any, **kwargs: Any) -> Any:
             return (made if patch.live else patch.original)(*args, **kwargs)
 
-        named = functools.update_wrapper(replacement, patch.original)
+        unseen(made)
+        named = functools.update_wrapper(unseen(replacement), patch.original)
         wrap = type(patch.raw) if isinstance(patch.raw, (staticmethod, classmethod)) else None
         self._install(patch, wrap(named) if wrap else named)
         return named

@@ -169,8 +169,7 @@ class Watch:
         self._say("env.torch", environment.torch_facts(torch, threads=False))
         mine = patches.Patches()
         self._options["patches"] = mine
-        for guard in self._panel.guards:
-            guard.call("arm", self._tools(guard.instrument.contract))
+        self._panel.arm(torch, self._tools)
         self._follow_children(mine)
         self._moments = Moments(torch, self)
         self._moments.install()
@@ -227,6 +226,12 @@ class Watch:
     def compile_called(self) -> None:
         self._compiles += 1
         self._say("watch.compile", {"used": True, "calls": self._compiles})
+
+    @moment("calling")
+    def profiler_starts(self, nothing: Any) -> None:
+        """The user's profile is to show the user's ops: the op layer makes each of them twice."""
+        if self._movable():
+            self._leave()
 
     @moment("calling")
     def module_called(self, module: Any) -> None:
@@ -329,7 +334,8 @@ class Watch:
         self._step += 1
         if self._step == 1:
             self._describe_device()
-        if self._scheduler.examine(self._step):
+        profiled = self._torch._C._autograd._profiler_enabled()
+        if not profiled and self._scheduler.examine(self._step):
             self._open()
         elif kind == "module" and self._scheduler.ended:
             self._narrow()

@@ -9,7 +9,10 @@ from ending import tell
 from torch import nn
 
 warnings.simplefilter("always")
-warnings.showwarning = lambda message, *rest, **more: print("warning:", message)
+# of the stack at the forward call only the end: below the script lie the frames of what runs it
+warnings.showwarning = lambda message, *rest, **more: print(
+    "warning:", str(message).partition(":")[0], str(message).partition("anomaly.py")[2]
+)
 torch.manual_seed(0)
 model = nn.Linear(3, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

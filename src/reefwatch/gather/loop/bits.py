@@ -26,7 +26,7 @@ def _sums(torch: Any, tensor: Any) -> tuple[Any, Any]:
     data = local.detach()
     if data.layout is not torch.strided:
         data = data._values()
-    data = torch.view_as_real(data) if data.is_complex() else data
+    data = torch.view_as_real(data.resolve_conj()) if data.is_complex() else data
     words = data.contiguous().flatten()
     if words.numel() == 0:
         zero = torch.zeros((), dtype=torch.int64, device=data.device)

@@ -123,7 +123,7 @@ class Flow:
         if tensor.numel() == 0:
             return FINITE
         data = tensor.detach()
-        data = self._torch.view_as_real(data) if data.is_complex() else data
+        data = self._torch.view_as_real(data.resolve_conj()) if data.is_complex() else data
         if data.element_size() == 1:  # float8 has no reductions
             return FINITE
         if data.device.type != "cpu":

@@ -25,8 +25,17 @@ def aside(torch: Any) -> Iterator[None]:
 
 
 def plain(torch: Any, value: Any) -> bool:
-    """True for a tensor whose ops run no code of others: no subclass, no functorch wrapper."""
-    return type(value) in (torch.Tensor, torch.nn.Parameter)
+    """True for a tensor with values of its own, whose ops run no code of others.
+
+    No subclass, no functorch wrapper, not nested, on no meta device; and no zero tensor, which
+    forward-mode derivatives make: it has no storage, and reading it ends the process.
+    """
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and not (
+        value.is_meta
+        or value.is_nested
+        or value._is_zerotensor()
+        or torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
 
 
 def nonzero(torch: Any, tensors: list[Any]) -> list[bool]:

@@ -23,6 +23,7 @@ class PrecisionAudit(Instrument):
     name = "precision"
     contract = "precision"
     wants_ops = True
+    wrapped = True
 
     def arm(self, tools: Tools) -> None:
         torch = tools.torch
