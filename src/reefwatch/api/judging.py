@@ -69,7 +69,7 @@ def of_the_work(records: Sequence[Record]) -> Sequence[Record]:
 
 
 def absent(records: Sequence[Record]) -> list[Record]:
-    """An empty record for each rank that left none: a claim is held only where every rank was seen."""
+    """An empty record for each rank that left none: a claim holds where every rank was seen."""
     world = max((record.world for record in records), default=1)
     here = {record.rank for record in records}
     return [

@@ -111,6 +111,8 @@ class Modules:
     def __init__(self) -> None:
         self._paths: dict[int, tuple[weakref.ref[Any], str]] = {}
         self.roots: list[weakref.ref[Any]] = []
+        self.weighted: set[str] = set()
+        """Paths of the modules with parameters of their own, those no longer alive too."""
 
     def path(self, module: Any, frame: FrameType | None, codes: Codes) -> str:
         """The path of `module` in the outermost module that is running."""
@@ -141,7 +143,10 @@ class Modules:
         before = "" if not self.roots else title + "."
         self.roots.append(weakref.ref(root))
         for path, module in root.named_modules():
-            self._paths[id(module)] = (weakref.ref(module), before + path if path else title)
+            named = before + path if path else title
+            self._paths[id(module)] = (weakref.ref(module), named)
+            if next(module.parameters(recurse=False), None) is not None:
+                self.weighted.add(named)
 
     def named(self) -> list[tuple[str, Any]]:
         """(path, module) of all modules that still live."""

@@ -367,9 +367,7 @@ class PrecisionAudit(Instrument):
         with_weights: set[str] = set()
         unseen: list[str] = []
         if layer is not None:
-            for path, module in layer.modules.named():
-                if any(True for _ in module.parameters(recurse=False)):
-                    with_weights.add(path)
+            with_weights = layer.modules.weighted
             unseen.extend(layer.unseen)
         unseen.extend(self._unseen())
         return {

@@ -121,7 +121,7 @@ def _finding(case: Case, place: tuple[str, str, int], group: Rows, total: int) -
         f"{ops} ran in {first['in'][0]} inside a {first['region']} region, in {phases}",
         (
             Evidence("calls", calls, source="dispatch", grade=grade),
-            Evidence("share of flops", share, grade=grade),
+            Evidence("share of flops", share, "share", grade=grade),
         ),
         Place(module, first["op"], file, line),
         claimed=claimed(case),
@@ -135,7 +135,7 @@ def _lost(case: Case, rows: Rows, total: int) -> Finding:
     share = sum(row["flops"] for row in rows) / total
     return Finding(
         f"{rows[0]['op']} ran in fp32 in backward, and its forward was not seen",
-        (Evidence("share of flops", share, grade=Grade.PREDICTED),),
+        (Evidence("share of flops", share, "share", grade=Grade.PREDICTED),),
         Place(op=rows[0]["op"]),
         claimed=claimed(case),
         why="the forward ran in another thread, where autocast has to be entered anew, or before "
