@@ -582,6 +582,15 @@ def inner_loops():
         optimizer.step()
 
 
+@loop
+def many_models_in_turn():
+    """Ids of objects that are gone are used again."""
+    x, y = Perceptron.batch()
+    for _ in range(20):
+        model, optimizer = usual()
+        train(model, optimizer, optimizer.zero_grad, [(x, y), *batches(steps=2)])
+
+
 class LowRank(nn.Module):
     """A fixed layer with a low-rank addition that starts at zero."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,9 @@ LARGEST = 1 << 24
 class _Root:
     """What one root module was called with first in each examined step."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, module: Any) -> None:
+        self.ref = weakref.ref(module)
+        self.name = type(module).__name__
         self.step = -2
         self.seen: tuple[Any, ...] = ()
         self.shape: list[int] = []
@@ -84,7 +86,9 @@ class Data(Instrument):
             (tuple(t.shape), str(t.dtype), bits)
             for t, bits in zip(tensors, fingerprints(self._torch, parts), strict=True)
         )
-        root = self._roots.setdefault(id(module), _Root(type(module).__name__))
+        root = self._roots.get(id(module))
+        if root is None or root.ref() is not module:  # an id may be used again
+            root = self._roots[id(module)] = _Root(module)
         root.shape = list(tensors[0].shape)
         root.note(self._step, seen)
 

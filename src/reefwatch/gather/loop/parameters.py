@@ -62,7 +62,7 @@ class Parameters(Instrument):
         self._gone: list[_Param] = []
         self._updates = self._looks = self._searches = self._last = 0
         self._usual = 0.0
-        self._sizes: dict[int, tuple[Any, ...]] = {}
+        self._sizes: dict[int, tuple[weakref.ref[Any], tuple[Any, ...]]] = {}
         self._place = ("", 0)
 
     def arm(self, tools: Tools) -> None:
@@ -143,11 +143,12 @@ class Parameters(Instrument):
         """Which parameters it holds, and at what learning rate. Cheap when nothing is new."""
         groups = optimizer.param_groups
         size = tuple((len(group["params"]), _moves(group.get("lr"))) for group in groups)
-        if self._sizes.get(id(optimizer)) == size:
+        ref, known_size = self._sizes.get(id(optimizer), (None, ()))
+        if ref is not None and ref() is optimizer and known_size == size:
             return
         if id(optimizer) not in self._sizes:
             self._place = user_place(3)
-        self._sizes[id(optimizer)] = size
+        self._sizes[id(optimizer)] = (weakref.ref(optimizer), size)
         for (_, moves), group in zip(size, groups, strict=True):
             for param in group["params"]:
                 known = self._param(param)

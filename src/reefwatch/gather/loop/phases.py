@@ -29,7 +29,9 @@ SEARCHES = 3
 class _Trained:
     """The modules that one optimizer trains."""
 
-    def __init__(self, modules: Modules, params: list[Any]) -> None:
+    def __init__(self, modules: Modules, optimizer: Any) -> None:
+        self.of = weakref.ref(optimizer)
+        params = [p for group in optimizer.param_groups for p in group["params"]]
         roots = {id(r): r for p in params if (r := modules.root(p)) is not None}
         self.roots = list(roots.values())
         owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
@@ -37,10 +39,12 @@ class _Trained:
         self.owners = [weakref.ref(owner) for owner in some]
 
     def training(self) -> bool:
-        """True when any part of them is in train mode."""
-        owners = (owner() for owner in self.owners)
-        return any(m is not None and m.training for m in owners) or any(
-            root.noisy_in(True) for root in self.roots
+        """True when any part of them is in train mode, or nothing is left of them."""
+        alive = [module for owner in self.owners if (module := owner()) is not None]
+        return (
+            not alive
+            or any(module.training for module in alive)
+            or any(root.noisy_in(True) for root in self.roots)
         )
 
 
@@ -91,7 +95,7 @@ class Phases(Instrument):
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         trained = self._trained.get(id(optimizer))
-        if trained is None:
+        if trained is None or trained.of() is not optimizer:  # an id may be used again
             if self._searches < SEARCHES:
                 self._new[id(optimizer)] = weakref.ref(optimizer)
             return
@@ -117,10 +121,10 @@ class Phases(Instrument):
         self._searches += 1
         found = {key: o for key, ref in self._new.items() if (o := ref()) is not None}
         self._new = {}
-        params = {k: [p for g in o.param_groups for p in g["params"]] for k, o in found.items()}
-        self._modules.learn([p for of_one in params.values() for p in of_one])
-        for key, of_one in params.items():
-            self._trained[key] = _Trained(self._modules, of_one)
+        groups = [group for optimizer in found.values() for group in optimizer.param_groups]
+        self._modules.learn([p for group in groups for p in group["params"]])
+        for key, optimizer in found.items():
+            self._trained[key] = _Trained(self._modules, optimizer)
         return True
 
     def on_op(self, call: Any) -> None:
