@@ -44,10 +44,12 @@ check: $(VENV)/.reefwatch-test ## the fast part of it: format, lint, types, impo
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Tests marked `serial` need the machine's threads to themselves (torch.compile, torchrun).
+# Tests marked `serial` need the machine to themselves (torch.compile, several processes).
 tests: $(VENV)/.reefwatch-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m serial </dev/null
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not serial" -n $(JOBS) </dev/null
+	@failed=0; export OMP_NUM_THREADS=1; set -x; \
+	$(BIN)/python -m pytest -q -m serial </dev/null || failed=1; \
+	$(BIN)/python -m pytest -q -m "not serial" -n $(JOBS) </dev/null || failed=1; \
+	set +x; exit $$failed
 
 verify-%: $(VENV)/.reefwatch-test ## the full bars of one contract (loop, precision); writes docs/verified/
 	$(BIN)/python scripts/verify $*
