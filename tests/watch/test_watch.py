@@ -112,6 +112,7 @@ def surroundings():
         torch.optim.Optimizer.__dict__["_patch_step_function"],
         torch.amp.GradScaler.__dict__["update"],
         torch.inference_mode.__dict__["__exit__"],
+        torch.autocast.__dict__["__enter__"],
         torch._C._len_torch_dispatch_stack(),
         torch._C._dispatch_tls_is_dispatch_key_included("Python"),
     )

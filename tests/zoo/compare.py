@@ -73,7 +73,7 @@ ZOO = (
     Animal("saved_hooks", 18),
     Animal("anomaly", 12),
     Animal("subclasses", 12),
-    Animal("sparse", 18),
+    Animal("sparse", 10),
     Animal("odd_dtypes", 14),
     Animal("copies", 20),
     Animal("defaults", 18),

@@ -450,6 +450,10 @@ class Watch:
         for part in (self._moments and self._moments.remove, self._calls and self._calls.stop):
             if part:
                 part()
+        if self._torch is not None:
+            from reefwatch.gather.regions import unfollow
+
+            unfollow(self._tools(""))
         mine = self._options.pop("patches", None)
         if mine is not None:
             mine.restore()

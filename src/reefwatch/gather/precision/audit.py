@@ -137,7 +137,7 @@ class PrecisionAudit(Instrument):
         return name
 
     def _made(self, made: Any, row: Row, phase: str) -> None:
-        size = made.nbytes
+        size = made.nbytes if made.layout is self._strided else 0
         dtype = self._name(made.dtype)
         if dtype in FLOATS:
             row.bytes += size
