@@ -41,7 +41,7 @@ _PRODUCTS = frozenset(
 
 
 # Under any dispatch mode torch takes another path, with other last bits, in the backward of the
-# first and in the no-grad form of the second (scripts/verify/op_sweep.py, docs/decisions/0004).
+# first and in the no-grad form of the second (scripts/verify/loop_ops.py, docs/decisions/0004).
 _SHY_BACKWARD = frozenset(("Prod", "Ormqr", "LinalgEig", "LinalgLstsq"))
 SHY_FORWARD = frozenset(("LinalgSvd", "LinalgEigh", "LinalgLstsq"))
 

@@ -6,7 +6,7 @@ inference mode, and in place. Compared are values bit by bit, dtypes, shapes, st
 the random state afterwards. An op whose two plain runs differ (uninitialised memory) is left out
 and counted.
 
-    python scripts/verify/op_sweep.py [--seconds 4] [--only NAME] (needs expecttest)
+    python scripts/verify/loop_ops.py [--seconds 4] [--only NAME] (needs expecttest)
 """
 
 from __future__ import annotations
