@@ -38,7 +38,11 @@ _FACTS: dict[str, Any] = {
     needs=("claim.precision", "precision.ops"),
     when=("claim.precision=bf16-mixed|fp16-mixed|bf16|fp16",),
     covers=covers,
-    good=(Case.of(Event("precision.op", _ROW | {"cause": "inherited"}, id="1"), **_FACTS),),
+    good=(
+        Case.of(Event("precision.op", _ROW | {"cause": "inherited"}, id="1"), **_FACTS),
+        # a batch norm gives its result in bf16, and its statistics in fp32
+        Case.of(Event("precision.op", _ROW | {"out": ["bf16", "f32", "f32"]}, id="1"), **_FACTS),
+    ),
     bad=(Case.of(Event("precision.op", _ROW, id="1"), **_FACTS),),
 )
 def promotion(case: Case) -> Iterator[Finding]:
@@ -55,6 +59,8 @@ def promotion(case: Case) -> Iterator[Finding]:
     for event in case.rows("precision.op"):
         row = event.data
         if row["cause"] != "type promotion" or row["phase"] != "forward":
+            continue
+        if row["out"][:1] != ["f32"]:
             continue
         origin = row.get("origin") or "an fp32 operand"
         yield Finding(
