@@ -52,7 +52,7 @@ tests: $(VENV)/.reefwatch-test
 	set +x; exit $$failed
 
 verify-%: $(VENV)/.reefwatch-test ## the full bars of one contract (loop, precision); writes docs/verified/
-	$(BIN)/python scripts/verify $*
+	$(BIN)/python scripts/verify $* $(PARTS)
 
 bench: $(VENV)/.reefwatch-run ## what watching costs here; writes benchmarks/results/
 	$(BIN)/python benchmarks/cost.py
