@@ -137,20 +137,21 @@ class Phases(Instrument):
             if type(arg) is self._kind:
                 root = self._modules.root(arg)
                 if root is not None:
-                    self._enter(root, call)
-                return
+                    self._enter(root)
+                break
+        # autocast casts a weight with gradients on, under no_grad too: its cast tells nothing
+        if self._call is not None and call.name != "aten._to_copy.default":
+            self._call.grad |= self._torch.is_grad_enabled()
 
-    def _enter(self, root: Root, call: Any) -> None:
+    def _enter(self, root: Root) -> None:
         """An op that uses a parameter of this root."""
-        grad = self._torch.is_grad_enabled()
         frame = outermost_call(self._entry)
         now = self._call
         if now is None or now.root is not root or now.frame != id(frame):
             self._end_call()
             above = frame.f_back.f_back if frame is not None and frame.f_back is not None else None
             place = (above.f_code.co_filename, above.f_lineno) if above is not None else ("", 0)
-            now = self._call = _Call(root, id(frame), root.noisy_in(True), place)
-        now.grad |= grad
+            self._call = _Call(root, id(frame), root.noisy_in(True), place)
 
     def _end_call(self) -> None:
         """The call is over: a call with gradients tells what the ones before it were for."""

@@ -1,0 +1,44 @@
+"""An evaluation is known by its mode, also where autocast casts the weights."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from reefwatch.core.finding import Verdict
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "verify"))
+from loop_lab import watched
+
+sys.path.pop(0)
+
+
+def loop(autocast: bool, right: bool):
+    """Training in two epochs with a validation after each, which is in eval mode or forgets it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def forward():
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return model(torch.randn(4, 8))
+
+    for _ in range(2):
+        model.train()
+        for _ in range(3):
+            optimizer.zero_grad()
+            forward().float().square().mean().backward()
+            optimizer.step()
+        model.train(not right)
+        with torch.no_grad():
+            for _ in range(2):
+                forward().argmax(1)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_evaluation_is_seen_with_and_without_autocast(autocast, right):
+    outcomes = watched(lambda: lambda: loop(autocast, right))
+    assert outcomes["LOOP012"].verdict is (Verdict.HELD if right else Verdict.BROKEN)
