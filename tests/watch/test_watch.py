@@ -352,6 +352,7 @@ def test_a_second_thread_that_trains_is_left_alone(watching):
             turn.wait(60)
             if not first:
                 train(1, model, optimizer)
+        turn.wait(60)  # a thread that has ended can be followed by another
 
     watch, sink = watching(diary)
     threads = [threading.Thread(target=work, args=(first,)) for first in (True, False)]

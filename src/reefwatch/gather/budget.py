@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from statistics import median
+from typing import Any
 
 SETTLE = 20
 """Examined steps in a row without anything new, after which the exam is over."""
@@ -115,6 +116,18 @@ class Scheduler:
     def spent_share(self) -> float:
         """The part of the wall time since the exam that was spent on examining."""
         return self.steady_spent / max(self._clock() - self._since, 1e-9) if self.ended else 0.0
+
+    @property
+    def examined(self) -> int:
+        """Steps examined so far."""
+        return self.exam_steps + self.steady_examined
+
+    def facts(self) -> dict[str, Any]:
+        """`watch.exam` and `watch.budget`; times in seconds."""
+        exam = {"steps": self.exam_steps, "seconds": self.exam_spent, "allowance": self.allowance}
+        spent = {"share": self.share, "spent_share": self.spent_share()}
+        steady = {"examined": self.steady_examined, "of": self.steady_steps}
+        return {"watch.exam": {**exam, "ended": self.ended}, "watch.budget": {**spent, **steady}}
 
     def _expected(self) -> float:
         return _median(self._costs) or 0.0

@@ -459,24 +459,21 @@ class Watch:
             mine.restore()
 
     def _totals(self) -> None:
-        say, scheduler = self._say, self._scheduler
-        say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._describe_device()
         if not self._counted:
             why = "calls of the model were not counted after the exam"
             self._gate.fact("run.steps", Unknown(why))
         elif self._steps:
-            say("run.steps", {"count": self._steps, "kind": self._kind}, "steps")
-        exam = {"steps": scheduler.exam_steps, "seconds": scheduler.exam_spent}
-        say("watch.exam", {**exam, "allowance": scheduler.allowance, "ended": scheduler.ended}, "s")
-        steady = {"examined": scheduler.steady_examined, "of": scheduler.steady_steps}
-        share = {"share": scheduler.share, "spent_share": scheduler.spent_share()}
-        say("watch.budget", {**share, **steady})
-        looked = max(1, scheduler.exam_steps + scheduler.steady_examined)
-        say("watch.cost", {g.name: g.seconds / looked for g in self._panel.guards}, "s")
-        say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
-        counted = self._children() if self._children else {"spawned": 0, "watched": 0}
-        say("watch.children", {**counted, "spawned": counted["spawned"] + self.forks})
+            self._say("run.steps", {"count": self._steps, "kind": self._kind}, "steps")
+        children = self._children() if self._children else {"spawned": 0, "watched": 0}
+        children = {**children, "spawned": children["spawned"] + self.forks}
+        self._say("env.torch", environment.torch_facts(self._torch, threads=True))
+        self._say("watch.children", children)
+        self._say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
+        for name, value in self._scheduler.facts().items():
+            self._say(name, value)
+        looked = max(1, self._scheduler.examined)
+        self._say("watch.cost", {g.name: g.seconds / looked for g in self._panel.guards}, "s")
 
     def _describe_device(self) -> None:
         self._say("env.device", environment.device_facts(self._torch))
@@ -492,7 +489,7 @@ class Watch:
             "step": self._steps,
             "kind": self._kind,
             "exam": not self._scheduler.ended,
-            "examined": self._scheduler.exam_steps + self._scheduler.steady_examined,
+            "examined": self._scheduler.examined,
             "step_seconds": self._scheduler.plain_seconds(),
         }
         try:
