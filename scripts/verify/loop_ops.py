@@ -12,7 +12,6 @@ and counted.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import warnings
 from collections import Counter, defaultdict
@@ -129,7 +128,6 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
     audit = PrecisionAudit()
     audit.arm(tools)
     listeners: list[Instrument] = [audit] if listener else []
-    layer = OpLayer(tools, listeners)
     counts: Counter[str] = Counter()
     differ: dict[str, set[str]] = defaultdict(set)
     for op in op_db:
@@ -149,6 +147,9 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
                         if told(run) != plain:
                             counts["not repeatable"] += 1
                             continue
+                        # a layer of its own for each sample: one that met an op of decision 0004
+                        # examines no more, and what is not examined cannot differ
+                        layer = OpLayer(tools, listeners)
                         layer.enter(0)
                         try:
                             watched = told(run)
@@ -156,6 +157,11 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
                             layer.leave()
                         audit.close(0)
                         counts["samples"] += 1
+                        counts["ops told"] += layer.ops
+                        counts["samples without an op told"] += not layer.ops
+                        failed = [key for key in memory.facts if key.startswith("errored")]
+                        if failed:  # from here on nobody would be listening
+                            raise SystemExit(f"{name}: {memory.facts[failed[0]]}")
                         if watched != plain and repeatable(run, plain):
                             differ[f"{name} {dtype}".replace("torch.", "")].add(mode)
                             counts["samples that differ"] += 1
@@ -164,9 +170,6 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
                             break
                 except Exception as error:
                     counts[f"no samples ({type(error).__name__})"] += 1
-    for name, fact in memory.facts.items():
-        if name.startswith("errored"):
-            print("INSTRUMENT FAILED", name, fact, file=sys.stderr)
     audit.disarm()
     return counts, differ
 

@@ -61,7 +61,10 @@ class Locator:
         self._regions = regions
         self._sites: dict[tuple[Any, ...], Site] = {}
         self._back: dict[Site, Site] = {}
+        self._updates: dict[tuple[int, int], Site] = {}
         self._forward: dict[int, Site] = {}
+        self._nodes: dict[tuple[int, str], Site] = {}
+        """Sites of what the engine runs by itself, by the node's number and name, in this step."""
         self._products: dict[int, str] = {}
         self._sequence = 0
         self._last = Site()
@@ -73,6 +76,7 @@ class Locator:
         """A step begins: forget the graph of the one before."""
         self.phase, self.shy_backward = "setup", False
         self._forward.clear()
+        self._nodes.clear()
         self._products.clear()
         self._sequence = self._peek()
         self._last, self._wrote = Site(), False
@@ -130,7 +134,7 @@ class Locator:
                         break
             elif kind == OPTIMIZER:
                 if line_frame is None:
-                    return self._site("", at, "optimizer", OFF, False)
+                    return self._update(at)
             elif kind == COMPILED:
                 compiled = True
             at = at.f_back
@@ -158,11 +162,20 @@ class Locator:
         self._last, self._wrote = site, op.writes
         return site
 
+    def _update(self, frame: FrameType) -> Site:
+        key = (id(frame.f_code), frame.f_lasti)
+        site = self._updates.get(key)
+        if site is None:
+            site = self._updates[key] = self._site("", frame, "optimizer", OFF, False)
+        return site
+
     def _state(self, out: Any) -> tuple[str, str | None]:
         now = self._regions.here.now
         if not now:
             return OFF
         tensor = out[0] if type(out) in (tuple, list) and out else out
+        if getattr(tensor, "is_cpu", False):  # far cheaper to ask than a device's type
+            return now.get("cpu", OFF)
         device = getattr(tensor, "device", None)
         return now.get(device.type, OFF) if device is not None else next(iter(now.values()))
 
@@ -198,9 +211,18 @@ class Locator:
     def _locate_backward(self, frame: FrameType | None, out: Any, node: Any) -> Site:
         """An op that a node of the graph runs: the node's forward site, and its own line if any."""
         self.phase = "backward"
-        number = node._sequence_nr()
+        number, name = node._sequence_nr(), node.name()
+        alone = frame is None or self.codes.kinds.get(id(frame.f_code)) == ENGINE
+        if alone:  # no Python between the engine and the op: the same site for all of the node's
+            site = self._nodes.get((number, name))
+            if site is None:
+                site = self._nodes[number, name] = self._of_node(frame, out, number, name)
+            return site
+        return self._of_node(frame, out, number, name)
+
+    def _of_node(self, frame: FrameType | None, out: Any, number: int, name: str) -> Site:
         origin = self._forward.get(number)
-        kind = node.name().partition("Backward")[0]
+        kind = name.partition("Backward")[0]
         if kind in _PRODUCTS and self._products.get(number) != kind:
             origin = None  # numbers are given out by each thread: this node is another thread's
         own, module, compiled = self._python_in_backward(frame)

@@ -31,19 +31,13 @@ class OpCall:
 
     __slots__ = (
         "args",
-        "autocast",
-        "file",
         "frame",
         "func",
         "kwargs",
         "lasti",
         "layer",
-        "line",
-        "module",
         "name",
         "out",
-        "phase",
-        "region",
         "site",
         "step",
     )
@@ -52,17 +46,35 @@ class OpCall:
     kwargs: dict[str, Any]
     out: Any
     name: str
-    module: str
-    file: str
-    line: int
-    phase: str
-    autocast: str
-    region: str | None
     step: int
     site: Site
     frame: int
     lasti: int
     layer: OpLayer
+
+    @property
+    def module(self) -> str:
+        return self.site.module
+
+    @property
+    def file(self) -> str:
+        return self.site.file
+
+    @property
+    def line(self) -> int:
+        return self.site.line
+
+    @property
+    def phase(self) -> str:
+        return self.site.phase
+
+    @property
+    def autocast(self) -> str:
+        return self.site.autocast
+
+    @property
+    def region(self) -> str | None:
+        return self.site.region
 
 
 class OpLayer:
@@ -122,6 +134,7 @@ class OpLayer:
         if self._shy:
             return
         self._step, self._thread = step, get_ident()
+        self._call.layer, self._call.step = self, step
         self.locator.begin()
         mode = make_mode(self._torch, self, self._tools.clock)
         above = [_pop_mode() for _ in range(self._torch._C._len_torch_dispatch_stack())]
@@ -181,14 +194,13 @@ class OpLayer:
         if known.node in SHY_FORWARD and not self._shy:
             self._shy = True
             locator.miss(f"later steps: {known.name} runs otherwise when looked at")
-        call = self._call if get_ident() == self._thread else OpCall()
-        call.layer = self
+        call = self._call
+        if get_ident() != self._thread:  # autograd runs each device on a thread of its own
+            call = OpCall()
+            call.layer, call.step = self, self._step
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
         call.name = known.name
         call.site = site
-        call.module, call.file, call.line = site.module, site.file, site.line
-        call.phase, call.autocast, call.region = site.phase, site.autocast, site.region
-        call.step = self._step
         call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
         try:
             for listener in self._listeners:

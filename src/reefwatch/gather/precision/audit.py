@@ -38,6 +38,7 @@ class PrecisionAudit(Instrument):
         self._regions: Regions = follow(tools)
         self._policy = Policy(torch)
         self._kept = Kept(torch)
+        self._holding = False
         self._state = State()
         self._saved: dict[str, int] = {}
         self._saved_by: dict[tuple[Row, str], int] = {}
@@ -101,15 +102,20 @@ class PrecisionAudit(Instrument):
         if row.formula is not None:
             row.flops += row.formula(call.args, out)
         if row.makes:
-            phase = site.phase
-            if phase == "backward" and self._kept:
+            if self._holding and site.phase == "backward":
                 self._count_saved()
             if single:
-                self._made(out, row, phase)
+                if row.floats and out.layout is self._strided:
+                    row.bytes += out.nbytes
+                if row.keeps:
+                    self._keep(out, row)
             elif isinstance(out, (tuple, list)):
                 for made in out:
                     if isinstance(made, tensor):
-                        self._made(made, row, phase)
+                        if self._name(made.dtype) in FLOATS and made.layout is self._strided:
+                            row.bytes += made.nbytes
+                        if row.keeps:
+                            self._keep(made, row)
 
     def _plan(self, func: Any, name: str) -> tuple[str, Any, bool, bool, Any]:
         """(kind, flop formula, makes new memory, writes into an argument, the op itself)."""
@@ -136,14 +142,10 @@ class PrecisionAudit(Instrument):
             name = self._short[dtype] = short(dtype)
         return name
 
-    def _made(self, made: Any, row: Row, phase: str) -> None:
-        size = made.nbytes if made.layout is self._strided else 0
-        dtype = self._name(made.dtype)
-        if dtype in FLOATS:
-            row.bytes += size
-        kept = phase == "forward" or phase == "setup"
-        if kept and size and type(made) in self._plain and made.layout is self._strided:
-            self._kept.add(made, dtype, row.root, phase == "forward")
+    def _keep(self, made: Any, row: Row) -> None:
+        if type(made) in self._plain and made.layout is self._strided and made.numel():
+            self._holding = True
+            self._kept.add(made, self._name(made.dtype), row.root, row.site.phase == "forward")
 
     def _row(self, call: Any, plan: tuple[str, Any, bool, bool, Any], ins: Any) -> Row:
         """A new row: everything that is told once per op and site."""
@@ -155,6 +157,7 @@ class PrecisionAudit(Instrument):
         row.ins = tuple(self._name(dtype) for dtype in ins)
         out = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
         row.outs = tuple(self._name(t.dtype) for t in out if isinstance(t, self._tensor))
+        row.floats = row.outs[:1] != () and row.outs[0] in FLOATS
         if kind == "cast" and not (row.ins[0] in FLOATS and row.outs[:1] != row.ins[:1]):
             kind = row.kind = "other"
         if call.site.phase == "forward":
@@ -187,7 +190,8 @@ class PrecisionAudit(Instrument):
             if self._weights_cast.get(id(arg)) == self._regions.here.entered:
                 row.recasts += 1
             self._weights_cast[id(arg)] = self._regions.here.entered
-        self._pending.append((row, call.frame, call.lasti))
+        if row.site.phase != "backward":  # a cast of the engine's has no cause to be found
+            self._pending.append((row, call.frame, call.lasti))
 
     def _settle(self, call: Any) -> None:
         """The op after a cast tells whether the cast was written there or belongs to a call."""
@@ -258,6 +262,7 @@ class PrecisionAudit(Instrument):
         if sum(total.values()) > sum(self._saved.values()):
             self._saved, self._saved_by = total, by
         self._kept.clear()
+        self._holding = False
 
     # -- the end of a step, and of the run ---------------------------------------------------
 
@@ -265,6 +270,7 @@ class PrecisionAudit(Instrument):
         self._examined += 1
         self._close_casts("", False)
         self._kept.clear()
+        self._holding = False
         self._weights_cast.clear()
         new = any(not row.written for row in self._rows.values())
         if new or self._examined & (self._examined - 1) == 0:

@@ -12,9 +12,11 @@ class Row:
         "bytes",
         "calls",
         "cause",
+        "floats",
         "flops",
         "formula",
         "ins",
+        "keeps",
         "kind",
         "makes",
         "name",
@@ -39,6 +41,8 @@ class Row:
         self.origin = ""
         self.root: Row = self
         self.makes = False
+        self.floats = False
+        self.keeps = site.phase in ("forward", "setup")
         self.calls = self.flops = self.bytes = self.recasts = self.written = 0
 
     def as_dict(self) -> dict[str, Any]:
