@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 
 import pytest
@@ -11,7 +12,9 @@ from torch.nn import functional as F
 from reefwatch.core.errors import Breach
 from reefwatch.core.finding import Severity, Verdict
 from reefwatch.core.record import Case
-from reefwatch.gather.precision.examine import examine
+from reefwatch.gather.instrument import Tools
+from reefwatch.gather.precision.audit import PrecisionAudit
+from reefwatch.gather.precision.examine import Memory, examine
 from reefwatch.judge.engine import judge, judge_rank, load
 from reefwatch.judge.precision_claims import PROMISES
 from reefwatch.judge.strict import Referee
@@ -189,3 +192,39 @@ def test_severity_of_what_is_only_inferred_is_lowered(monkeypatch):
     (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
     assert outcome.severity is Severity.WARNING
     assert "its forward was not seen" in outcome.findings[0].message
+
+
+def test_flags_are_those_of_the_step_not_of_the_import(monkeypatch):
+    """A script sets them after it has imported torch; looking at them must not wake a GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", None)
+
+    def step():
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.ones(2, 2) @ torch.ones(2, 2)
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    try:
+        record = examine(step, claim="fp32")
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert record.facts["precision.flags"].value["matmul.allow_tf32"] is True
+
+
+def test_the_state_of_an_optimizer_older_than_the_watch():
+    layer = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    audit, memory = PrecisionAudit(), Memory()
+    audit.arm(Tools(torch, memory, time.perf_counter, None, {"claim": "bf16"}))
+    audit.open(0)
+    audit.after_update(optimizer, True)
+    audit.close(0)
+    audit.disarm()
+    assert memory.facts["precision.state"].value["param"] == {"f32": 24}
+
+
+def test_no_parameters_seen_is_unproven():
+    record = examine(
+        lambda: torch.ones(2, 2).bfloat16() @ torch.ones(2, 2).bfloat16(), claim="bf16"
+    )
+    outcomes, _ = judge([record], [BY_CODE["PREC003"]])
+    assert outcomes[0].verdict is Verdict.UNPROVEN

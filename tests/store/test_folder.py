@@ -12,7 +12,7 @@ import pytest
 
 from reefwatch.core.errors import UsageError
 from reefwatch.store import folder
-from reefwatch.store.folder import launch, new
+from reefwatch.store.folder import new, run_id
 
 TORCHRUN = {
     "RANK": "0",
@@ -204,28 +204,10 @@ def test_a_spoiled_table_is_started_anew(tmp_path: Path, junk: str) -> None:
     assert new(out, "train.py", 0, rank(0)) == out
 
 
-@pytest.mark.parametrize(
-    ("environ", "told"),
-    [
-        ({}, (0, 1, 0)),
-        (rank(1), (1, 2, 1)),
-        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, (3, 8, 1)),
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1, 0)),  # the batch script itself
-        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4, 2)),
-        ({"RANK": "x", "WORLD_SIZE": "2"}, (0, 1, 0)),
-        ({"RANK": "0", "WORLD_SIZE": "0"}, (0, 1, 0)),
-        ({**rank(1), "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, (1, 2, 1)),
-    ],
-)
-def test_what_launchers_say(environ: dict[str, str], told: tuple[int, int, int]) -> None:
-    mine = launch(environ)
-    assert (mine.rank, mine.world, mine.local_rank) == told
-
-
 def test_run_ids() -> None:
-    assert launch(rank(0)).run_id == launch(rank(1)).run_id
-    assert launch(rank(0)).run_id != launch(rank(0, MASTER_PORT="1")).run_id
-    assert launch({}).run_id != launch({}).run_id
+    assert run_id(rank(0)) == run_id(rank(1))
+    assert run_id(rank(0)) != run_id(rank(0, MASTER_PORT="1"))
+    assert run_id({}) != run_id({})
 
 
 def test_the_table_names_no_host(tmp_path: Path) -> None:

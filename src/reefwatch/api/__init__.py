@@ -203,7 +203,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     """Open the watch of a spawned child (gather/children.py); what is returned closes it."""
     from reefwatch.api import judging
     from reefwatch.api.session import Session
-    from reefwatch.gather.launch import Launch
+    from reefwatch.core.launch import Launch
 
     settings = Settings.of(
         plan["claim"], plan["exam"], plan["budget"], plan["strict"], scrub=plan["scrub"]

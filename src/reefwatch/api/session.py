@@ -35,7 +35,7 @@ class Session:
         script: str,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        from reefwatch.gather import launch
+        from reefwatch.core import launch
 
         self.settings, self.argv, self.script = settings, list(argv), script
         self.launch = launch.read(os.environ)
@@ -92,7 +92,7 @@ class Session:
         """The folder for the record. Raises UsageError when `out` is a file."""
         from reefwatch.store import folder
 
-        self.run_id = folder.launch(os.environ).run_id
+        self.run_id = folder.run_id(os.environ)
         return folder.new(self.settings.out, self.script, self.launch.rank)
 
     def _open(self) -> None:
@@ -229,7 +229,7 @@ class Session:
         own: Record = self._sink.record()
         if self.folder is None:
             return (own,)
-        beside = min(self.launch.world, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        beside = self.launch.local_world
         until = time.monotonic() + RANKS_WAIT
         while True:
             try:

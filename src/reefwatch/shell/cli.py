@@ -127,7 +127,7 @@ def usage() -> str:
 
 def _say_once(text: str) -> None:
     """An error of a launch with several processes is told by its first rank."""
-    from reefwatch.gather import launch
+    from reefwatch.core import launch
 
     if launch.read(os.environ).rank == 0:
         say(text)

@@ -17,24 +17,15 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reefwatch.core import launch
 from reefwatch.core.errors import UsageError
 
 BASE = "reefwatch-runs"
 _WINDOW = 600.0
 """Seconds within which the processes of one launch start."""
-
-_RANKS = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-)
-"""rank, world size and local rank, as torchrun, Open MPI, srun and MPICH give them. The second of
-srun's is only there under srun: a batch script of many tasks is itself one process."""
 
 _LAUNCH_NAMES = (
     "TORCHELASTIC_RUN_ID",
@@ -50,32 +41,14 @@ _LAUNCH_NAMES = (
 )
 
 
-@dataclass(frozen=True)
-class Launch:
-    """Which of how many processes this is, and of which launch."""
-
-    run_id: str
+def run_id(environ: Mapping[str, str]) -> str:
     """The same in every process of a launch. Launches without a name of their own may share it."""
-    rank: int = 0
-    world: int = 1
-    local_rank: int = 0
-
-
-def launch(environ: Mapping[str, str]) -> Launch:
-    """What the launcher's variables say of this process."""
-    for names in _RANKS:
-        numbers = [environ.get(name, "") for name in names]
-        if all(number.isdecimal() for number in numbers[:2]) and int(numbers[1]) > 0:
-            rank, world = int(numbers[0]), int(numbers[1])
-            local = int(numbers[2]) if numbers[2].isdecimal() else rank
-            break
-    else:
-        rank, world, local = 0, 1, 0
+    world = launch.read(environ).world
     if world == 1:
-        return Launch(f"{_now()}-{os.urandom(4).hex()}", rank, world, local)
+        return f"{_now()}-{os.urandom(4).hex()}"
     said = [f"{name}={environ.get(name, '')}" for name in _LAUNCH_NAMES]
     key = hashlib.sha256("\n".join([*said, str(world)]).encode(errors="surrogateescape"))
-    return Launch(key.hexdigest()[:16], rank, world, local)
+    return key.hexdigest()[:16]
 
 
 def new(out: Path | None, script: str, rank: int, environ: Mapping[str, str] | None = None) -> Path:
@@ -87,7 +60,7 @@ def new(out: Path | None, script: str, rank: int, environ: Mapping[str, str] | N
     """
     if out is not None and os.path.exists(out) and not os.path.isdir(out):
         raise UsageError(f"--out {out}: a file, not a folder")
-    mine = launch(os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
     name = f"{_now()}-{_stem(script)}"
     base = Path(BASE) if out is None else out
     try:
@@ -95,10 +68,10 @@ def new(out: Path | None, script: str, rank: int, environ: Mapping[str, str] | N
         base.mkdir(parents=True, exist_ok=True)
         if out is None:
             _leave_out_of_git(base)
-        if mine.world == 1:
+        if launch.read(environ).world == 1:
             return _numbered(base, name) if out is None else _cleared(base)
         with _table(base / ".launch") as launches:
-            return _join(launches, mine.run_id, rank, base, None if out else name)
+            return _join(launches, run_id(environ), rank, base, None if out else name)
     except OSError:
         return base / name if out is None else base
 

@@ -49,7 +49,7 @@ class PrecisionAudit(Instrument):
         self._devices: set[str] = set()
         self._policy_sites: set[Any] = set()
         self._layer: Any = None
-        self._flagged = False
+        self._flags: dict[str, Any] = {}
         self._examined = self._of = self._ops = self._orphans = 0
         self._seen_modules: set[str] = set()
         self._measured = 0
@@ -57,12 +57,6 @@ class PrecisionAudit(Instrument):
 
     def on_optimizer(self, optimizer: Any) -> None:
         self._state.add_optimizer(optimizer)
-
-    def open(self, step: int) -> None:
-        if not self._flagged:
-            self._flagged = True
-            value = flags(self._tools.torch)
-            self._tools.sink.fact("precision.flags", Evidence("precision.flags", value))
 
     def before_backward(self, loss: Any) -> None:
         if self._layer is not None and self._layer.shy_backward:
@@ -74,6 +68,7 @@ class PrecisionAudit(Instrument):
     def after_update(self, optimizer: Any, examined: bool) -> None:
         if examined and self._measured < 4:
             self._measured += 1
+            self._state.add_optimizer(optimizer)  # it may be older than the watch
             self._state.measure()
 
     # -- one op ------------------------------------------------------------------------------
@@ -267,6 +262,7 @@ class PrecisionAudit(Instrument):
     # -- the end of a step, and of the run ---------------------------------------------------
 
     def close(self, step: int) -> bool:
+        self._read_flags()
         self._examined += 1
         self._close_casts("", False)
         self._kept.clear()
@@ -276,6 +272,11 @@ class PrecisionAudit(Instrument):
         if new or self._examined & (self._examined - 1) == 0:
             self._write()
         return new
+
+    def _read_flags(self) -> None:
+        """Where a step ends: the script sets them after it has imported torch. On once is on."""
+        for name, value in flags(self._tools.torch).items():
+            self._flags[name] = value or self._flags.get(name, value)
 
     def disarm(self) -> None:
         self._write()
@@ -314,10 +315,15 @@ class PrecisionAudit(Instrument):
             if self._saved
             else Unknown("no backward was seen in an examined step")
         )
-        if self._measured:
+        if self._state.param:
             facts["precision.state"] = Evidence("precision.state", self._state.as_dict(), "bytes")
         else:
             facts["precision.state"] = Unknown("no optimizer update was seen in an examined step")
+        facts["precision.flags"] = (
+            Evidence("precision.flags", dict(self._flags))
+            if self._flags
+            else Unknown("no step was examined at op level")
+        )
         facts.update(self._flops())
         if not self._tools.options.get("claim"):
             facts["claim.precision"] = self._claim()

@@ -12,11 +12,10 @@ Bytes = dict[str, int]
 
 
 class State:
-    """Totals over all optimizers and all parameters seen. Everything is held weakly."""
+    """Totals over all optimizers and their parameters. Everything is held weakly."""
 
     def __init__(self) -> None:
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._roots: list[weakref.ref[Any]] = []
         self.param: Bytes = {}
         self.grad: Bytes = {}
         self.optimizer: Bytes = {}
@@ -24,14 +23,9 @@ class State:
     def add_optimizer(self, optimizer: Any) -> None:
         self._optimizers.add(optimizer)
 
-    def add_root(self, root: Any) -> None:
-        """Count the parameters of a root module too: frozen ones are in no optimizer."""
-        self._roots.append(weakref.ref(root))
-
     def measure(self) -> None:
         """Read all sizes; gradients are there between the backward and the next clearing."""
-        roots = [root for ref in self._roots if (root := ref()) is not None]
-        params = {id(p): p for root in roots for p in root.parameters()}
+        params: dict[int, Any] = {}
         optimizers = list(self._optimizers)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
@@ -67,7 +61,8 @@ def _sum(tensors: Any) -> Bytes:
 def flags(torch: Any) -> dict[str, Any]:
     """The flags that change precision without a dtype; one that cannot be read is its error's name.
 
-    torch raises on reading when the old and the new TF32 settings were mixed.
+    torch raises on reading when the old and the new TF32 settings were mixed. Whether there is a
+    GPU is not asked: `torch.cuda.is_available` forbids forked children the use of CUDA.
     """
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     readers: dict[str, Callable[[], Any]] = {
@@ -88,5 +83,4 @@ def flags(torch: Any) -> dict[str, Any]:
         except (RuntimeError, AttributeError) as error:
             value = type(error).__name__
         told[name] = value if isinstance(value, (bool, str)) else str(value)
-    told["gpu"] = bool(torch.cuda.is_available())
     return told

@@ -65,7 +65,7 @@ def pure_precision(case: Case) -> Iterator[Finding]:
     """Parameters, matmul and convolution are all in the claimed 16-bit precision.
 
     `bf16` or `fp16` without `-mixed` promises that the weights themselves are in 16 bits and
-    that no product runs in fp32.
+    that no product runs in fp32. The weights that are looked at are those that an optimizer holds.
 
     Why: one submodule that was left out of `model.to(dtype)`, or an `.float()` before a layer,
     keeps fp32 weights or runs fp32 products, and the memory and speed of the claim are not had.

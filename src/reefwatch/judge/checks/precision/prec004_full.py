@@ -24,7 +24,7 @@ _ROW: dict[str, Any] = {
     "calls": 1,
     "flops": 4096,
 }
-_FLAGS = {"gpu": True, "matmul.allow_tf32": False, "cudnn.allow_tf32": False}
+_FLAGS = {"matmul.allow_tf32": False, "cudnn.allow_tf32": False}
 _FACTS: dict[str, Any] = {
     "claim__precision": "fp32",
     "precision__compute": {"f32": 4096},
@@ -92,7 +92,7 @@ def full_precision(case: Case) -> Iterator[Finding]:
 def _tf32(case: Case, wide: set[str]) -> Iterator[Finding]:
     flags: dict[str, Any] = case.value("precision.flags")
     device = case.known("env.device", {})
-    if not flags.get("gpu") or device.get("kind") != "nvidia":
+    if device.get("kind") != "nvidia":
         return
     for flag, kind in (("matmul.allow_tf32", "matmul"), ("cudnn.allow_tf32", "conv")):
         if flags.get(flag) is True and kind in wide:
