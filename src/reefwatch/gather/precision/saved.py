@@ -32,7 +32,10 @@ class Kept:
 
     def owner(self, tensor: Any) -> Any:
         """Who made the storage of `tensor` in this step; None when that was not seen."""
-        known = self._alive.get(tensor.untyped_storage()._cdata)
+        try:
+            known = self._alive.get(tensor.untyped_storage()._cdata)
+        except NotImplementedError:  # a sparse tensor has no storage of its own
+            return None
         return known[2] if known is not None else None
 
     def alive(self) -> Iterator[tuple[int, str, Any]]:
