@@ -1,6 +1,7 @@
 """The checks' own cases, and what they say of a record without evidence."""
 
 import pytest
+import torch
 
 from reefwatch.core.finding import Severity, Verdict
 from reefwatch.core.record import Case, Record
@@ -30,3 +31,29 @@ def test_an_empty_record_proves_nothing(check):
 def test_a_run_without_training_makes_no_claim(check):
     facts = {"loop__training": False, "loop__scaled": False}
     assert isinstance(judge_rank(check, Case.of(**facts).record), str)
+
+
+def test_losses_that_could_not_be_read_prove_nothing(bars):
+    def program():
+        model = bars.MODELS["mlp"]()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            out = model(model.batch()[0])
+            out.backward(torch.ones_like(out))
+            optimizer.step()
+
+    outcome = bars.watched(lambda: program)["LOOP006"]
+    assert outcome.verdict is Verdict.UNPROVEN
+    assert outcome.reason == "none of 3 backward passes began at a scalar that could be read"
+
+
+def test_one_update_does_not_prove_that_parameters_change(bars):
+    def program():
+        model = bars.MODELS["mlp"]()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        x, y = model.batch()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    assert bars.watched(lambda: program)["LOOP005"].verdict is Verdict.UNPROVEN

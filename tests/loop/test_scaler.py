@@ -3,6 +3,8 @@
 import torch
 from torch.nn import functional as F
 
+from reefwatch.core.finding import Verdict
+
 
 def scaled(bars, steps, first, fused, bad=()):
     def program():
@@ -43,3 +45,9 @@ def test_a_scaler_that_keeps_skipping_is_found(bars):
 def test_without_a_scaler_no_claim_is_made(bars):
     outcomes = bars.watched(lambda: bars.Classify("mlp"))
     assert "LOOP009" not in outcomes and "LOOP010" not in outcomes
+
+
+def test_a_scaler_whose_dtype_was_not_seen_is_unproven(bars):
+    outcome = bars.watched(lambda: scaled(bars, 6, 1024.0, False))["LOOP009"]
+    assert outcome.verdict is Verdict.UNPROVEN
+    assert outcome.reason.startswith("no 16-bit autocast")

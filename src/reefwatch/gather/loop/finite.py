@@ -242,9 +242,12 @@ class Finite(Instrument):
         self._take(self._deferred.finish())
         for series in self._series.values():
             self._send(series)
-        if self._backwards:
+        if self._seen:
             value = {"seen": self._seen, "backwards": self._backwards, "nonfinite": self._bad}
             sink.fact("loop.losses", Evidence("loop.losses", value, source="losses at backward"))
+        elif self._backwards:
+            why = f"none of {self._backwards} backward passes began at a scalar that could be read"
+            sink.fact("loop.losses", Unknown(why))
         else:
             sink.fact("loop.losses", Unknown("no call of Tensor.backward was seen"))
         if self._ops:

@@ -50,7 +50,7 @@ class _Param:
 
 
 class Parameters(Instrument):
-    """Fact `loop.params`, events `loop.param`."""
+    """Facts `loop.params`, `loop.changes`; events `loop.param`."""
 
     name = "loop.parameters"
     contract = "loop"
@@ -209,9 +209,12 @@ class Parameters(Instrument):
         if not self._updates:
             why = "no optimizer step was seen"
             sink.fact("loop.params", Unknown(why))
+            sink.fact("loop.changes", Unknown(why))
             return
         if not self._looks:
-            sink.fact("loop.params", Unknown("no examined update: parameters were not compared"))
+            why = "no examined update: parameters were not compared"
+            sink.fact("loop.params", Unknown(why))
+            sink.fact("loop.changes", Unknown(why))
             return
         with aside(self._torch):
             self._receive()
@@ -237,6 +240,11 @@ class Parameters(Instrument):
         }
         source = "bits of each parameter, first look against last"
         sink.fact("loop.params", Evidence("loop.params", value, source=source))
+        held = [k for k in everything if k.held]
+        sure = sum(k.changed or k.last - k.first >= NEEDED for k in held)
+        changes = Evidence("loop.changes", {"known": sure, "of": len(held)}, source=source)
+        why = f"no parameter was looked at twice with {NEEDED} updates between"
+        sink.fact("loop.changes", changes if sure else Unknown(why))
 
     def _row(self, known: _Param, problem: str) -> dict[str, Any]:
         root = known.root

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from reefwatch.core.fact import Evidence
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.deferred import Deferred
 from reefwatch.gather.loop.unseen import aside
@@ -20,7 +20,7 @@ _HALF = {"torch.bfloat16": "bf16", "torch.float16": "f16"}
 
 
 class Scaler(Instrument):
-    """Facts `loop.scaler`, `loop.scaled`."""
+    """Facts `loop.scaler`, `loop.scaler_dtype`, `loop.scaled`."""
 
     name = "loop.scaler"
     contract = "loop"
@@ -122,9 +122,13 @@ class Scaler(Instrument):
         sink = self._tools.sink
         source = "GradScaler.step" if self._used else "GradScaler.step was not called"
         sink.fact("loop.scaled", Evidence("loop.scaled", self._used, source=source))
+        dtype = min(self._dtypes, key=("f16", "bf16").index) if self._dtypes else None
+        seen = Evidence("loop.scaler_dtype", dtype, source="autocast state and parameters")
+        none = Unknown("no 16-bit autocast or parameter was seen in the examined steps")
+        sink.fact("loop.scaler_dtype", none if dtype is None else seen)
         value = {
             "used": self._used,
-            "dtype": min(self._dtypes, key=("f16", "bf16").index) if self._dtypes else None,
+            "dtype": dtype,
             "steps": self._steps,
             "skipped": self._skipped,
             "initial": self._initial,

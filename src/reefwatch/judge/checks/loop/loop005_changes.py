@@ -33,12 +33,17 @@ def _param(cause: str, problem: str = "not changing") -> Event:
 
 def _covers(case: Case) -> tuple[Coverage, ...]:
     value = case.value("loop.params")
-    return (Coverage("updates", value["updates_watched"], value["updates"]),)
+    changes = case.value("loop.changes")
+    return (
+        Coverage("updates", value["updates_watched"], value["updates"]),
+        Coverage("parameters", changes["known"], changes["of"]),
+    )
 
 
 _FACTS: dict[str, Any] = {
     "loop__training": True,
     "loop__params": {"trainable": 4, "in_optimizer": 4, "updates_watched": 4, "updates": 9},
+    "loop__changes": {"known": 4, "of": 4},
 }
 
 
@@ -46,7 +51,7 @@ _FACTS: dict[str, Any] = {
     "LOOP005",
     Severity.WARNING,
     when=("loop.training",),
-    needs=("loop.params",),
+    needs=("loop.params", "loop.changes"),
     good=(
         Case.of(**_FACTS),
         Case.of(_param(_HARMLESS), **_FACTS),

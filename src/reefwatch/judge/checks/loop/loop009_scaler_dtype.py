@@ -11,17 +11,17 @@ from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
 
 
-def _case(dtype: str | None, used: bool = True) -> Case:
-    value: dict[str, Any] = {"used": used, "dtype": dtype, "steps": 9, "skipped": 0}
-    return Case.of(loop__scaled=used, loop__scaler=value)
+def _case(dtype: str) -> Case:
+    value: dict[str, Any] = {"used": True, "dtype": dtype, "steps": 9, "skipped": 0}
+    return Case.of(loop__scaled=True, loop__scaler=value, loop__scaler_dtype=dtype)
 
 
 @check(
     "LOOP009",
     Severity.WARNING,
     when=("loop.scaled",),
-    needs=("loop.scaler",),
-    good=(_case("f16"), _case(None)),
+    needs=("loop.scaler", "loop.scaler_dtype"),
+    good=(_case("f16"),),
     bad=(_case("bf16"),),
 )
 def scaler_dtype(case: Case) -> Iterator[Finding]:
@@ -35,10 +35,9 @@ def scaler_dtype(case: Case) -> Iterator[Finding]:
     Fix: drop the GradScaler (or build it with `enabled=dtype == torch.float16`).
     Source: https://github.com/huggingface/accelerate/pull/1036
     """
-    value = case.value("loop.scaler")
-    if value["dtype"] == "bf16":
+    if case.value("loop.scaler_dtype") == "bf16":
         yield Finding(
-            f"a GradScaler was used with bfloat16 in {value['steps']} steps",
+            f"a GradScaler was used with bfloat16 in {case.value('loop.scaler')['steps']} steps",
             (Evidence("loop.scaler", "bf16", source="autocast state and parameters"),),
             why="bfloat16 gradients do not underflow",
             fix="drop the GradScaler",

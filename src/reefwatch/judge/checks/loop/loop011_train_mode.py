@@ -25,7 +25,8 @@ def _case(eval_steps: int, *rows: Event) -> Case:
 def _covers(case: Case) -> tuple[Coverage, ...]:
     value: Any = case.value("loop.mode")
     steps = value["train_steps"] + value["eval_steps"]
-    return (Coverage("updates", steps, steps),)
+    told = case.known("loop.params") or {}
+    return (Coverage("updates", steps, max(steps, told.get("updates", steps))),)
 
 
 @check(
