@@ -172,3 +172,15 @@ def test_a_code_used_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.importlib, "import_module", lambda name: Module())
     with pytest.raises(MalformedCheck, match=r"PREC001 is used twice: p\.a and p\.b"):
         engine.load()
+
+
+def test_after_a_failure_of_ours_nothing_is_held() -> None:
+    """What was seen until then may still be found broken."""
+    error = Evidence("errored.watch", {"error": "KeyError: x", "where": "", "step": 7})
+    for name in ("watch", "precision"):
+        facts = {f"errored__{name}": error}
+        outcome = one(make(), record(a=1, **facts))
+        assert outcome.verdict is Verdict.UNPROVEN
+        assert outcome.reason == f"{name} failed in step 7: KeyError: x"
+        assert one(make(), record("x", a=1, **facts)).verdict is Verdict.BROKEN
+    assert one(make(), record(a=1, errored__loop=error)).verdict is Verdict.HELD

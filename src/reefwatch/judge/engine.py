@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from reefwatch.core.check import Check
 from reefwatch.core.errors import MalformedCheck
-from reefwatch.core.fact import Unknown
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Coverage, Finding, Outcome, Severity, Verdict
 from reefwatch.core.record import Case, Record
 from reefwatch.judge import checks
@@ -54,7 +54,26 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
     except Exception as error:  # a broken check is an outcome, not the end of the report
         reason = f"the check failed: {type(error).__name__}: {error}"
         return replace(outcome, verdict=Verdict.ERRORED, reason=reason)
+    failed = _failed(record, check.contract)
+    if failed:
+        outcome = replace(outcome, verdict=Verdict.UNPROVEN, reason=failed)
     return settle(replace(outcome, coverage=coverage), findings, check.severity)
+
+
+def _failed(record: Record, contract: str) -> str:
+    """How the watch, or the one instrument of the contract, failed before the run was over.
+
+    What is found broken stays so. What would hold rests on the part that was seen until then, and
+    its coverage says nothing of the rest.
+    """
+    for name in ("watch", contract):
+        fact = record.facts.get(f"errored.{name}")
+        if isinstance(fact, Evidence):
+            told = fact.value if isinstance(fact.value, Mapping) else {}
+            step = told.get("step", -1)
+            when = f" in step {step}" if isinstance(step, int) and step >= 0 else ""
+            return f"{name} failed{when}: {told.get('error', fact.value)}"
+    return ""
 
 
 def settle(outcome: Outcome, findings: Sequence[Finding], severity: Severity) -> Outcome:
