@@ -147,3 +147,13 @@ def test_a_failure_of_ours_is_an_errored_outcome(monkeypatch):
         pass
     (outcome,) = (o for o in w.report.outcomes if o.verdict.value == "errored")
     assert outcome.reason == "RuntimeError: no record today"
+
+
+def test_an_exception_that_cannot_say_itself_passes_through():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    with pytest.raises(Mute), reefwatch.watch() as w:
+        raise Mute
+    assert w.report.records[0].fact("run.exit").value["exception"] == "Mute"

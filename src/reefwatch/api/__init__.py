@@ -120,9 +120,11 @@ class watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        from reefwatch.gather import runner
+
         session = self._session
         assert session is not None, "the watch was never entered"
-        name = None if kind is None else f"{kind.__name__}: {error}"
+        name = None if error is None else runner.in_words(error)
         session.stop({"code": None, "exception": name})
         self._report = session.judge("watch")
         if session.launch.rank == 0:

@@ -121,7 +121,7 @@ def _ending(error: BaseException | None, forked: bool) -> Ending:
     if error is None:
         return Ending(0, forked=forked)
     started = not _never_began(error)
-    words = _in_words(error)
+    words = in_words(error)
     code = tracebacks.show(error)
     if isinstance(error, SystemExit) and code == 0:
         return Ending(0, forked=forked)
@@ -231,7 +231,8 @@ def _never_began(error: BaseException) -> bool:
     return link is not None and link.tb_frame.f_code.co_name == "_run_module_as_main"
 
 
-def _in_words(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
+    """The exception as one line for the record; the class alone when it cannot say itself."""
     try:
         return f"{type(error).__name__}: {error}"[:500]
     except Exception:  # the user's own __str__
