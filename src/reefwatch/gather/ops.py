@@ -11,6 +11,7 @@ from typing import Any
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence
 from reefwatch.gather.frames import Modules, Site
+from reefwatch.gather.guard import describe
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.locate import SHY_FORWARD, Locator
 from reefwatch.gather.mode import make_mode
@@ -163,12 +164,7 @@ class OpLayer:
     def drop(self, listener: Instrument, error: Exception) -> None:
         """A listener failed: it hears no more, and the record says so."""
         self._listeners = [kept for kept in self._listeners if kept is not listener]
-        tb = error.__traceback__
-        while tb is not None and tb.tb_next is not None:
-            tb = tb.tb_next
-        where = f"{tb.tb_frame.f_code.co_filename}:{tb.tb_lineno}" if tb is not None else ""
-        said = f"{type(error).__name__}: {error}"
-        value: dict[str, str | int] = {"error": said, "where": where, "step": self._step}
+        value = describe(error, "on_op", self._step)
         self._tools.sink.fact(
             f"errored.{listener.name}", Evidence(f"errored.{listener.name}", value)
         )
