@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from types import CodeType, FrameType
@@ -14,7 +15,7 @@ _LIBRARIES = tuple(
     }
 )
 _kinds: dict[str, str] = {}
-_OURS = __file__.rsplit("/", 3)[0]
+_OURS = __file__.rsplit("/", 3)[0] + "/"
 
 
 def user_place(depth: int = 1) -> tuple[str, int]:
@@ -38,7 +39,8 @@ def user_place(depth: int = 1) -> tuple[str, int]:
 
 def _kind(file: str) -> str:
     kind = "user"
-    if file.startswith((_OURS, "<")) or "/torch/" in file:
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if file.startswith((_OURS, "<")) or (torch and file.startswith(os.path.dirname(torch) + "/")):
         kind = "passed over"
     elif file.startswith(_LIBRARIES):
         kind = "library" if "-packages" in file else "passed over"
