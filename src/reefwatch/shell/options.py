@@ -48,7 +48,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
         "--fail-internal", action="store_true", help="exit 2 when a check or instrument errored"
     )
     group.add_argument("--baseline", metavar="FILE", help="findings to be silent about")
-    group.add_argument("--config", metavar="FILE", help="configuration (default: pyproject.toml)")
+    group.add_argument("--config", metavar="FILE", help="configuration (default: reefwatch.toml)")
 
 
 def files(parser: argparse.ArgumentParser, *kinds: str) -> None:

@@ -1,1 +1,1 @@
-"""One file per verb: `arguments(parser)` and `run(options) -> int`."""
+"""One file per verb: `parser()` and `main(argv) -> int`."""
