@@ -144,3 +144,14 @@ def test_the_step_time_is_that_of_unexamined_steps() -> None:
     assert chart(Record(events=(event,)), "Step time").summary == "median 100 ms, p95 100 ms"
     told = {"perf.steps": Evidence("perf.steps", {"median": 0.3, "p95": 0.4})}
     assert chart(Record({}, told, (event,)), "Step time").summary == "median 300 ms, p95 400 ms"
+
+
+def test_two_losses_are_two_lines_and_a_stride_counts():
+    rows = [
+        Event("loop.loss", {"series": 0, "first": 0, "stride": 2, "values": [4.0, 3.0, 2.0]}),
+        Event("loop.loss", {"series": 1, "first": 0, "stride": 1, "values": [9.0, 8.0]}),
+    ]
+    (chart,) = charts.charts(Record(events=tuple(rows)))
+    assert chart.summary == "first 4, last 2"
+    assert [kind for kind, _ in chart.legend] == ["a", "b"]
+    assert '"backward 4: 2"' in chart.data

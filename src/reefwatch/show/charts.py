@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,12 +96,17 @@ def series(record: Record, kind: str, key: str) -> dict[int, Any]:
     """Step to value, of events that hold `first`, a list of values, and perhaps `every`."""
     found: dict[int, Any] = {}
     for event in Case(record).rows(kind):
-        first, values = drawable(event.data.get("first")), event.data.get(key)
-        every = max(1, int(drawable(event.data.get("every")) or 1))
-        if first is not None and isinstance(values, (list, tuple)):
-            begin = int(first)
-            found.update({begin + n * every: value for n, value in enumerate(values)})
+        found.update(_spaced(event.data, key, "every"))
     return found
+
+
+def _spaced(row: Mapping[str, Any], key: str, every: str) -> dict[int, Any]:
+    """Step to value of one event, whose values stand `every` steps apart."""
+    first, values = drawable(row.get("first")), row.get(key)
+    if first is None or not isinstance(values, (list, tuple)):
+        return {}
+    apart = max(1, int(drawable(row.get(every)) or 1))
+    return {int(first) + n * apart: value for n, value in enumerate(values)}
 
 
 def _step_time(record: Record, most: int) -> Chart | None:
@@ -157,19 +162,39 @@ def _examined(seen: int, entries: int, steps: int) -> tuple[tuple[str, str], ...
 
 
 def _loss(record: Record, most: int) -> Chart | None:
-    told = sorted(series(record, "loop.loss", "values").items())
-    values = [drawable(value) for _, value in told]
-    known = [value for value in values if value is not None]
-    if not known:
+    """The losses of the line that calls backward most often, and of the next one."""
+    found: dict[str, dict[int, Any]] = {}
+    places: dict[str, str] = {}
+    for event in Case(record).rows("loop.loss"):
+        row = event.data
+        number, file = str(row.get("series", 0)), str(row.get("file") or "").rsplit("/", 1)[-1]
+        found.setdefault(number, {}).update(_spaced(row, "values", "stride"))
+        places[number] = words.line(f"loss at {file}:{row.get('line')}" if file else "loss", 60)
+    known = {
+        n: {s: v for s, value in sorted(told.items()) if (v := drawable(value)) is not None}
+        for n, told in found.items()
+    }
+    first, *more = sorted((n for n in known if known[n]), key=lambda n: -len(found[n])) or [""]
+    if not first:
         return None
-    lost = len(values) - len(known)
+    shown = dict(zip("ab", [first, *more], strict=False))
+
+    def line(kind: str, n: str) -> Line:
+        return Line(places[n], thin([*known[n].values()], [*known[n]], most), kind)
+
+    values = [*known[first].values()]
+    lost = sum(len(found[number]) - len(known[number]) for number in shown.values())
+    remark = f"{words.several(lost, 'value')} not finite, not drawn" if lost else ""
+    if len(more) > 1:
+        remark += f" ({len(more) - 1} more losses are not drawn)"
     return _chart(
         "Loss",
-        f"first {words.amount(known[0])}, last {words.amount(known[-1])}",
-        [Line("loss", thin(values, [step for step, _ in told], most))],
+        f"first {words.amount(values[0])}, last {words.amount(values[-1])}",
+        [line(kind, number) for kind, number in shown.items()],
         words.amount,
         x_name="backward",
-        remark=f"{words.several(lost, 'value')} not finite, not drawn" if lost else "",
+        legend=tuple((kind, places[n]) for kind, n in shown.items()) if more else (),
+        remark=remark.strip(),
     )
 
 
@@ -203,16 +228,12 @@ def _samples(record: Record, most: int) -> Iterator[Chart | None]:
         said += f": {words.line(', '.join(reason for reason, _ in reasons.most_common(3)), 80)}"
     yield _sampled(
         "Clock",
-        _clock,
+        lambda megahertz: f"{words.amount(megahertz / 1000)} GHz",
         [line("clock", "clock"), line("highest", "max_clock", "limit")],
         remark=said if throttled else "",
         base=0,
     )
     yield _sampled("Utilisation", unit("%"), [line("busy", "utilisation")], base=0)
-
-
-def _clock(megahertz: float) -> str:
-    return f"{words.amount(megahertz / 1000)} GHz"
 
 
 def _sampled(
