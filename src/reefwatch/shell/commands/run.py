@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         const="all",
         default="",
         metavar="WHAT",
-        help="raise at the first breach: --strict or --strict=precision,compile,dist,loop",
+        help="raise at the first breach: --strict or --strict=precision,loop",
     )
     made.add_argument(
         "--exit-code",
