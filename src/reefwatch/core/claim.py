@@ -20,15 +20,6 @@ CONTRACTS = {
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something that a run says of itself: `bf16-mixed`, said by `--claim`."""
-
-    contract: str
-    value: str
-    by: str
-
-
-@dataclass(frozen=True)
 class Tolerance:
     """How much a value may be off, and where that much comes from."""
 

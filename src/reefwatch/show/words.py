@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -171,11 +170,6 @@ def _exact(value: Any, known: float) -> str:
     if isinstance(value, int) and abs(value) < 10**15:
         return f"{value:,}"
     return f"{known:.6g}"
-
-
-def compact(value: Any, limit: int = 400) -> str:
-    """A value as short JSON, for the parts of a record that have no shape of their own."""
-    return line(json.dumps(value, default=str, ensure_ascii=False, sort_keys=False), limit)
 
 
 def short_path(file: str, cwd: str = "") -> str:

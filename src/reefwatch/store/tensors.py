@@ -19,12 +19,6 @@ from reefwatch.store.scan import why
 if TYPE_CHECKING:
     import numpy as np
 
-SIZES = {
-    "f64": 8, "f32": 4, "bf16": 2, "f16": 2, "f8e4m3": 1, "f8e5m2": 1,
-    "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1, "c64": 8, "c128": 16,
-}  # fmt: skip
-"""Bytes of one element by dtype name."""
-
 _NUMPY = {
     "f64": "<f8", "f32": "<f4", "f16": "<f2", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "i1",
     "u8": "u1", "bool": "?", "c64": "<c8", "c128": "<c16",
