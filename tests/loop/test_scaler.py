@@ -1,8 +1,11 @@
 """What a GradScaler did is told without touching it."""
 
+import sys
+
 import torch
 from torch.nn import functional as F
 
+from reefwatch.core.fact import Unknown
 from reefwatch.core.finding import Verdict
 
 
@@ -24,8 +27,6 @@ def scaled(bars, steps, first, fused, bad=()):
 
 
 def fact(bars, program):
-    import sys
-
     record = sys.modules["loop_lab"].recorded(lambda: program)
     return record.fact("loop.scaler").value
 
@@ -51,3 +52,10 @@ def test_a_scaler_whose_dtype_was_not_seen_is_unproven(bars):
     outcome = bars.watched(lambda: scaled(bars, 6, 1024.0, False))["LOOP009"]
     assert outcome.verdict is Verdict.UNPROVEN
     assert outcome.reason.startswith("no 16-bit autocast")
+
+
+def test_a_scaler_unlike_torchs_is_stepped_all_the_same(bars, monkeypatch):
+    monkeypatch.setattr("reefwatch.gather.loop.scaler._stepped", lambda scaler: 1 / 0)
+    record = sys.modules["loop_lab"].recorded(lambda: scaled(bars, 3, 1024.0, False))
+    assert record.fact("errored.loop.scaler").value["error"].startswith("ZeroDivisionError")
+    assert isinstance(record.fact("loop.scaled"), Unknown)

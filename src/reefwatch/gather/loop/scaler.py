@@ -8,9 +8,11 @@ is read later, when it has arrived.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.gather.guard import describe
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.deferred import Deferred
 from reefwatch.gather.loop.unseen import aside
@@ -31,7 +33,7 @@ class Scaler(Instrument):
         self._dtypes: set[str] = set()
         self._stepping = self._updated = False
         self._before = 0
-        self._used = False
+        self._used = self._failed = False
         self._steps = self._skipped = self._initial = self._taken = 0
         self._scale: float | None = None
         self._least: float | None = None
@@ -43,7 +45,23 @@ class Scaler(Instrument):
         self._flags = Deferred(tools.torch)
         self._scales = Deferred(tools.torch)
         kind = tools.torch.amp.GradScaler
-        self._patches.observe(kind, "step", self._begin, self._end)
+        self._patches.observe(kind, "step", self._careful(self._begin), self._careful(self._end))
+
+    def _careful(self, look: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Called inside the user's `scaler.step`, past the guard: what fails ends the looking."""
+
+        def careful(scaler: Any) -> None:
+            try:
+                look(scaler)
+            except Exception as error:
+                self._patches.restore()
+                value = describe(error, "GradScaler.step", -1)
+                self._tools.sink.fact(
+                    f"errored.{self.name}", Evidence(f"errored.{self.name}", value)
+                )
+                self._failed = True
+
+        return careful
 
     def on_op(self, call: Any) -> None:
         if call.autocast != "off":
@@ -119,6 +137,8 @@ class Scaler(Instrument):
         for deferred in (self._flags, self._scales):
             deferred._ready = deferred.finish()
         self._take()
+        if self._failed:
+            return
         sink = self._tools.sink
         source = "GradScaler.step" if self._used else "GradScaler.step was not called"
         sink.fact("loop.scaled", Evidence("loop.scaled", self._used, source=source))
