@@ -26,6 +26,13 @@ def silences(settings: Settings, cwd: Path) -> tuple[Any, ...]:
     return tuple(stored.load(cwd, settings.config, settings.baseline, codes))
 
 
+def pages() -> dict[str, str]:
+    """The help page of each check, by code."""
+    from reefwatch.judge import engine
+
+    return {check.code: check.page for check in engine.load()}
+
+
 def judged(
     command: str,
     records: Sequence[Record],

@@ -293,7 +293,9 @@ def render(kind: str, report: Report) -> str:
     """The report as `html`, `json`, `junit` or `sarif`."""
     from importlib import import_module
 
-    text: str = import_module(f"reefwatch.show.{kind}").render(report)
+    module = import_module(f"reefwatch.show.{kind}")
+    pages: dict[str, Any] = {"pages": judging.pages()} if kind in ("html", "sarif") else {}
+    text: str = module.render(report, **pages)
     return text
 
 
