@@ -262,7 +262,7 @@ class PrecisionAudit(Instrument):
     # -- the end of a step, and of the run ---------------------------------------------------
 
     def close(self, step: int) -> bool:
-        self._read_flags()
+        self._flags = flags(self._tools.torch, self._flags)  # scripts set them after the import
         self._examined += 1
         self._close_casts("", False)
         self._kept.clear()
@@ -272,11 +272,6 @@ class PrecisionAudit(Instrument):
         if new or self._examined & (self._examined - 1) == 0:
             self._write()
         return new
-
-    def _read_flags(self) -> None:
-        """Where a step ends: the script sets them after it has imported torch. On once is on."""
-        for name, value in flags(self._tools.torch).items():
-            self._flags[name] = value or self._flags.get(name, value)
 
     def disarm(self) -> None:
         self._write()
@@ -319,11 +314,8 @@ class PrecisionAudit(Instrument):
             facts["precision.state"] = Evidence("precision.state", self._state.as_dict(), "bytes")
         else:
             facts["precision.state"] = Unknown("no optimizer update was seen in an examined step")
-        facts["precision.flags"] = (
-            Evidence("precision.flags", dict(self._flags))
-            if self._flags
-            else Unknown("no step was examined at op level")
-        )
+        if self._flags:
+            facts["precision.flags"] = Evidence("precision.flags", self._flags)
         facts.update(self._flops())
         if not self._tools.options.get("claim"):
             facts["claim.precision"] = self._claim()

@@ -58,11 +58,12 @@ def _sum(tensors: Any) -> Bytes:
     return total
 
 
-def flags(torch: Any) -> dict[str, Any]:
+def flags(torch: Any, before: dict[str, Any]) -> dict[str, Any]:
     """The flags that change precision without a dtype; one that cannot be read is its error's name.
 
-    torch raises on reading when the old and the new TF32 settings were mixed. Whether there is a
-    GPU is not asked: `torch.cuda.is_available` forbids forked children the use of CUDA.
+    One that was on `before` stays on. torch raises on reading when the old and the new TF32
+    settings were mixed. Whether there is a GPU is not asked: `torch.cuda.is_available` forbids
+    forked children the use of CUDA.
     """
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     readers: dict[str, Callable[[], Any]] = {
@@ -82,5 +83,6 @@ def flags(torch: Any) -> dict[str, Any]:
             value = read()
         except (RuntimeError, AttributeError) as error:
             value = type(error).__name__
-        told[name] = value if isinstance(value, (bool, str)) else str(value)
+        value = value if isinstance(value, (bool, str)) else str(value)
+        told[name] = value or before.get(name, value)
     return told
