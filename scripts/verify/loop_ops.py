@@ -119,8 +119,11 @@ def repeatable(run: Run, first: Any) -> bool:
     return True
 
 
-def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict[str, set[str]]]:
-    """(counts, modes in which each op differs)."""
+Swept = tuple[Counter[str], dict[str, set[str]], dict[str, str]]
+
+
+def sweep(seconds: float, only: str, listener: bool) -> Swept:
+    """(counts, modes in which each op differs, what the audit failed on)."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     memory = Memory()
@@ -130,6 +133,7 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
     listeners: list[Instrument] = [audit] if listener else []
     counts: Counter[str] = Counter()
     differ: dict[str, set[str]] = defaultdict(set)
+    failed: dict[str, str] = {}
     for op in op_db:
         name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
         if only and only != name:
@@ -159,9 +163,9 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
                         counts["samples"] += 1
                         counts["ops told"] += layer.ops
                         counts["samples without an op told"] += not layer.ops
-                        failed = [key for key in memory.facts if key.startswith("errored")]
-                        if failed:  # from here on nobody would be listening
-                            raise SystemExit(f"{name}: {memory.facts[failed[0]]}")
+                        failure = memory.facts.pop("errored.precision", None)
+                        if failure is not None:
+                            failed[f"{name} {dtype} {mode}"] = str(failure)
                         if watched != plain and repeatable(run, plain):
                             differ[f"{name} {dtype}".replace("torch.", "")].add(mode)
                             counts["samples that differ"] += 1
@@ -171,7 +175,7 @@ def sweep(seconds: float, only: str, listener: bool) -> tuple[Counter[str], dict
                 except Exception as error:
                     counts[f"no samples ({type(error).__name__})"] += 1
     audit.disarm()
-    return counts, differ
+    return counts, differ, failed
 
 
 def main() -> int:
@@ -182,7 +186,7 @@ def main() -> int:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    counts, differ = sweep(asked.seconds, asked.only, not asked.bare)
+    counts, differ, failed = sweep(asked.seconds, asked.only, not asked.bare)
     print(f"torch {torch.__version__}, CPU, float32 and bfloat16.\n")
     print("| what | count |\n| --- | ---: |")
     for what, count in counts.items():
@@ -190,7 +194,10 @@ def main() -> int:
     print("\nOps that differ under the layer: " + ("none" if not differ else ""))
     for name, where in sorted(differ.items()):
         print(f"- {name}: {', '.join(sorted(where))}")
-    return 1 if differ else 0
+    print(f"\nThe audit failed on: {'nothing' if not failed else ''}")
+    for name, failure in failed.items():
+        print(f"- {name}: {failure}")
+    return 1 if differ or failed else 0
 
 
 if __name__ == "__main__":

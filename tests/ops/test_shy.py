@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
-from reefwatch.gather.precision.examine import examine
+from reefwatch.gather.instrument import Tools
+from reefwatch.gather.ops import OpLayer
+from reefwatch.gather.precision.audit import PrecisionAudit
+from reefwatch.gather.precision.examine import Memory, examine
 
 
 def test_the_layer_leaves_before_the_backward_of_prod(rig):
@@ -14,6 +19,30 @@ def test_the_layer_leaves_before_the_backward_of_prod(rig):
         assert rig.layer.shy_backward
     assert any("aten.prod.default" in reason for reason in rig.layer.unseen)
     loss.backward()
+
+
+def test_the_backward_of_prod_has_the_bits_of_an_unwatched_one():
+    def gradient(watched):
+        torch.manual_seed(3)
+        x = torch.randn(7, 5, requires_grad=True)
+        memory = Memory()
+        tools = Tools(torch, memory, time.perf_counter, None, {"claim": "fp32"})
+        audit = PrecisionAudit()
+        audit.arm(tools)
+        layer = OpLayer(tools, [audit])
+        if watched:
+            layer.enter(0)
+        loss = x.prod(dim=0).sum()
+        if watched:
+            assert layer.open
+            audit.before_backward(loss)  # as the watch calls it at Tensor.backward
+            assert not layer.open
+        loss.backward()
+        layer.leave()
+        audit.disarm()
+        return x.grad.numpy().tobytes()
+
+    assert gradient(True) == gradient(False)
 
 
 def test_after_svdvals_no_step_is_examined_any_more(rig):

@@ -100,14 +100,15 @@ class PrecisionAudit(Instrument):
             if self._holding and site.phase == "backward":
                 self._count_saved()
             if single:
-                if row.floats and out.layout is self._strided:
-                    row.bytes += out.nbytes
-                if row.keeps:
-                    self._keep(out, row)
+                if out.layout is self._strided:  # sparse tensors have no storage of their own
+                    if row.floats:
+                        row.bytes += out.nbytes
+                    if row.keeps:
+                        self._keep(out, row)
             elif isinstance(out, (tuple, list)):
                 for made in out:
-                    if isinstance(made, tensor):
-                        if self._name(made.dtype) in FLOATS and made.layout is self._strided:
+                    if isinstance(made, tensor) and made.layout is self._strided:
+                        if self._name(made.dtype) in FLOATS:
                             row.bytes += made.nbytes
                         if row.keeps:
                             self._keep(made, row)
@@ -138,7 +139,7 @@ class PrecisionAudit(Instrument):
         return name
 
     def _keep(self, made: Any, row: Row) -> None:
-        if type(made) in self._plain and made.layout is self._strided and made.numel():
+        if type(made) in self._plain and made.numel():
             self._holding = True
             self._kept.add(made, self._name(made.dtype), row.root, row.site.phase == "forward")
 
@@ -226,7 +227,8 @@ class PrecisionAudit(Instrument):
             if isinstance(arg, self._parameter):
                 row.origin = row.origin or "a parameter in fp32"
                 continue
-            owner: Row | None = self._kept.owner(arg)
+            stored = type(arg) in self._plain and arg.layout is self._strided
+            owner: Row | None = self._kept.owner(arg) if stored else None
             if owner is None:
                 row.origin = row.origin or "an input in fp32"
                 continue
