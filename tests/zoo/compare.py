@@ -132,7 +132,9 @@ def compare(animal: Animal) -> Comparison:
         plain = _run(animal, [], folder)
         flags = ["--quiet", "--no-live", "--exit-code=script", "--out", str(out)]
         watched = _run(animal, ["-m", "reefwatch", "run", *flags, *animal.options], folder)
-        records = list(reader.load([out, *out.glob("spawned-*")])) if out.exists() else []
+        # one folder at a time: a spawned rank 0 is another process than its parent
+        folders = [out, *out.glob("spawned-*")] if out.exists() else []
+        records = [record for one in folders for record in reader.load([one])]
     found = Comparison(animal, plain, watched, records)
     _differ(found)
     _see(found)

@@ -98,6 +98,7 @@ class Scheduler:
     def resettle(self) -> None:
         """Steps are of another kind from here on; what was learned before says little of them."""
         self._settled = 0
+        self.exam_steps = self.steady_examined = self.steady_steps = 0
         if self.ended and self.exam_spent < self.allowance:
             self.ended = ""
         self._plain.clear()
