@@ -14,6 +14,7 @@ from reefwatch.gather.host import ReplayedHost
 from reefwatch.gather.perf.cards import (
     Card,
     TorchDevice,
+    Unused,
     arch_of,
     drm_cards,
     find_card,
@@ -156,16 +157,16 @@ def test_the_card_is_found_by_slot_else_by_order(tmp_path: Path) -> None:
 
 
 def test_torch_is_asked_only_once_it_uses_a_gpu() -> None:
-    assert torch_device(pretend_torch(initialized=False)) == Unknown(
+    assert torch_device(pretend_torch(initialized=False)) == Unused(
         "torch did not begin to use a GPU"
     )
-    assert torch_device(pretend_torch(peak=0)) == Unknown("torch put no tensor on a GPU")
+    assert torch_device(pretend_torch(peak=0)) == Unused("torch put no tensor on a GPU")
     device = torch_device(pretend_torch(slot=(0, 0xC1, 0)))
     assert isinstance(device, TorchDevice) and device.slot == "0000:c1:00.0" and device.hip
     device = torch_device(pretend_torch(slot=None))
     assert isinstance(device, TorchDevice) and device.slot is None
     broken = torch_device(object())
-    assert isinstance(broken, Unknown) and "AttributeError" in broken.reason
+    assert type(broken) is Unknown and "AttributeError" in broken.reason
 
 
 def test_the_real_torch_is_not_initialised() -> None:

@@ -18,6 +18,7 @@ from perf_stage import (
     tools,
 )
 
+from reefwatch.core.fact import Unknown
 from reefwatch.core.finding import Verdict
 from reefwatch.core.record import Record
 from reefwatch.gather.host import ReplayedHost
@@ -82,9 +83,18 @@ def test_without_a_gpu_nothing_is_claimed_of_one() -> None:
     sink = watch(Telemetry(), pretend_torch(initialized=False), seconds=3)
     for code in (f"PERF00{n}" for n in range(1, 9)):
         told = verdict(sink.record(), code)
-        assert told == "perf.gpu is False (torch did not begin to use a GPU)", code
+        assert told == "torch did not begin to use a GPU", code
     assert sink.value("perf.device")["kind"] == "cpu"
     assert sink.rows("perf.sample")[-1]["memory_used"] > 0
+
+
+def test_a_torch_that_cannot_be_asked_leaves_all_unproven() -> None:
+    torch = pretend_torch()
+    torch.cuda.is_initialized = lambda: 1 / 0
+    record = watch(Telemetry(), torch, seconds=3).record()
+    for name in ("perf.gpu", "perf.cards"):
+        fact = record.fact(name)
+        assert isinstance(fact, Unknown) and "ZeroDivisionError" in fact.reason, name
 
 
 def test_a_run_that_moves_to_the_gpu_later() -> None:

@@ -138,8 +138,20 @@ def test_promotion_names_the_operand():
 def test_without_a_claim_the_autocast_seen_is_one():
     fact = step(linear(), torch.randn(4, 8), "").facts["claim.precision"]
     assert (fact.value, fact.source) == ("bf16-mixed", "autocast state seen")
-    nothing = step(linear(), torch.randn(4, 8), "", enabled=False).facts["claim.precision"]
-    assert nothing.reason == "no --claim was given and autocast was not used"
+
+
+def test_a_run_without_any_claim_to_precision_has_none_to_prove():
+    record = step(linear(), torch.randn(4, 8), "", enabled=False)
+    outcomes, unclaimed = judge([record], CHECKS)
+    assert outcomes == ()
+    assert set(unclaimed.values()) == {"no --claim was given and autocast was not used"}
+
+
+def test_without_a_region_what_rests_on_one_is_not_held():
+    record = step(linear(), torch.randn(4, 8), "bf16-mixed", enabled=False)
+    verdicts = {o.code: o.verdict for o in judge([record], CHECKS)[0]}
+    assert verdicts["PREC005"] is Verdict.BROKEN
+    assert verdicts["PREC006"] is verdicts["PREC007"] is Verdict.UNPROVEN
 
 
 def falls_back(x, weight):

@@ -39,7 +39,7 @@ def test_pickled_it_takes_the_plan_along(wrap):
     _, ours, count = wrap
     again = pickle.loads(pickle.dumps(ours))
     assert isinstance(again, children.Watched)
-    assert again.plan == {"claim": None}
+    assert again.plan == {"claim": None, "nprocs": 0}
     assert count() == {"spawned": 1, "watched": 1}
 
 
@@ -98,4 +98,5 @@ def test_the_children_are_judged(bench):
     judged = report(bench.folder / "out", claim="bf16-mixed")
     assert {o.code: o.verdict.value for o in judged.outcomes}["PREC001"] == "held"
     assert len(judged.records) == 3
+    assert [one.header["world"] for one in judged.records] == [1, 2, 2]
     assert judged.records[0].fact("watch.children").value == {"spawned": 2, "watched": 2}

@@ -212,7 +212,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:
-        session.launch = Launch(index, index + 1, index)
+        session.launch = Launch(index, max(plan.get("nprocs", 0), index + 1), index)
     session.run_id = plan["run_id"]
     session.folder = judging.free(Path(plan["folder"]), session.launch.rank)
     session.start()

@@ -77,13 +77,24 @@ def of_the_work(records: Sequence[Record]) -> Sequence[Record]:
 
 def absent(records: Sequence[Record]) -> list[Record]:
     """An empty record for each rank that left none: a claim holds where every rank was seen."""
-    world = max((record.world for record in records), default=1)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(str(record.header.get("group", "")), []).append(record)
+    return [_lost(rank, ranks) for ranks in groups.values() for rank in _missing(ranks)]
+
+
+def _missing(records: Sequence[Record]) -> Iterable[int]:
     here = {record.rank for record in records}
-    return [
-        Record({"rank": rank, "world": world}, damage=f"rank {rank} of {world} left no record here")
-        for rank in range(world)
-        if rank not in here
-    ]
+    world = max(record.world for record in records)
+    return (rank for rank in range(world) if rank not in here)
+
+
+def _lost(rank: int, beside: Sequence[Record]) -> Record:
+    world = max(record.world for record in beside)
+    what = f"rank {rank} of {world}"
+    if beside[0].header.get("group"):
+        what += " spawned children"
+    return Record({"rank": rank, "world": world}, damage=f"{what} left no record here")
 
 
 def _only_started_others(record: Record) -> bool:
@@ -146,7 +157,10 @@ def read(folders: Sequence[Path], own: Record | None = None) -> tuple[Record, ..
         for group in sorted(folder.glob(f"{SPAWNED}-*")):
             children = reader.load([group])
             if children[0].header.get("run_id") == run:  # else of an earlier run with this --out
-                records += children
+                # ranks are counted anew in each group
+                records += tuple(
+                    replace(one, header={**one.header, "group": group.name}) for one in children
+                )
     return records
 
 

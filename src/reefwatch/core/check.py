@@ -32,6 +32,7 @@ class Check:
     good: tuple[Case, ...]
     bad: tuple[Case, ...]
     covers: Callable[[Case], tuple[Coverage, ...]] | None
+    doubt: Callable[[Case], str] | None
 
     @property
     def contract(self) -> str:
@@ -47,6 +48,7 @@ def check(
     bad: tuple[Case, ...],
     when: tuple[str, ...] = (),
     covers: Callable[[Case], tuple[Coverage, ...]] | None = None,
+    doubt: Callable[[Case], str] | None = None,
 ) -> Callable[[Rule], Check]:
     """Turn a generator `rule(case) -> Iterator[Finding]` into a Check.
 
@@ -54,7 +56,8 @@ def check(
     `when` names facts whose value must be true for the claim to be made at all (no GradScaler, no
     claim about it); an Unknown one also makes the outcome unproven. `name=one|other` asks for one
     of these values.
-    `covers` says how much of the run the verdict rests on.
+    `covers` says how much of the run the verdict rests on. `doubt` says why a claim without a
+    finding is unproven all the same, "" when it is not.
     Raises MalformedCheck, by name, for a bad code, a missing docstring, or missing cases.
     """
 
@@ -74,6 +77,6 @@ def check(
         if not good or not bad:
             raise MalformedCheck(f"{code} ({name}): needs good and bad cases")
         title = page.splitlines()[0].rstrip(".")
-        return Check(code, severity, rule, title, page, needs, when, good, bad, covers)
+        return Check(code, severity, rule, title, page, needs, when, good, bad, covers, doubt)
 
     return build

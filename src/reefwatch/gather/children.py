@@ -45,7 +45,7 @@ class Spawned:
         if not _child_can_import():
             return "_wrap"
         self.watched += 1
-        return _revive, (json.dumps(self.plan),)
+        return _revive, (json.dumps({**self.plan, "nprocs": _siblings()}),)
 
 
 class Watched:
@@ -67,6 +67,20 @@ class Watched:
         finally:
             if close is not None:
                 close({"code": code, "exception": name})
+
+
+def _siblings() -> int:
+    """How many children torch is starting together; 0 when that cannot be told.
+
+    The child is being pickled: torch's `start_processes` is on the stack, and knows.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "start_processes" and frame.f_globals["__name__"] == _SPAWN:
+            count = frame.f_locals.get("nprocs")
+            return count if isinstance(count, int) else 0
+        frame = frame.f_back  # type: ignore[assignment]
+    return 0
 
 
 def _revive(plan: str) -> Any:

@@ -132,6 +132,8 @@ class Watch:
         self._mark = self._boundary = self._started = perf_counter()
         self._fixed = self._carried = 0.0
         self._said = 0.0
+        self._ended_by = ""
+        """What ended the watch before the run was over."""
 
     def start(self) -> None:
         """Begin; torch is followed from the moment that the script has imported it."""
@@ -460,7 +462,9 @@ class Watch:
 
     def _totals(self) -> None:
         self._describe_device()
-        if not self._counted:
+        if self._ended_by:
+            self._gate.fact("run.steps", Unknown(self._ended_by))
+        elif not self._counted:
             why = "calls of the model were not counted after the exam"
             self._gate.fact("run.steps", Unknown(why))
         elif self._steps:
@@ -511,6 +515,8 @@ class Watch:
     def _fail(self, where: str, error: Exception) -> None:
         """A failure of our own: say so and look at nothing more."""
         self._record("watch", where, error)
+        self._ended_by = f"the watch failed in step {self._step}: {type(error).__name__}"
+        self._gate.fact("run.steps", Unknown(self._ended_by))
         self._guarded(where, self._leave)
         self._guarded(where, self._panel.disarm)
         self._scheduler.finish()

@@ -43,7 +43,7 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
         if isinstance(fact, Unknown):
             return replace(outcome, verdict=Verdict.UNPROVEN, reason=fact.reason)
         if not fact.value or (wanted and fact.value not in wanted.split("|")):
-            return f"{name} is {fact.value!r}" + (f" ({fact.source})" if fact.source else "")
+            return _not_made(name, fact)
     for name in check.needs:
         fact = record.fact(name)
         if isinstance(fact, Unknown):
@@ -51,13 +51,21 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
     try:
         findings = tuple(check.rule(case))
         coverage = check.covers(case) if check.covers else ()
+        doubt = check.doubt(case) if check.doubt else ""
     except Exception as error:  # a broken check is an outcome, not the end of the report
         reason = f"the check failed: {type(error).__name__}: {error}"
         return replace(outcome, verdict=Verdict.ERRORED, reason=reason)
-    failed = _failed(record, check.contract)
+    failed = _failed(record, check.contract) or doubt
     if failed:
         outcome = replace(outcome, verdict=Verdict.UNPROVEN, reason=failed)
     return settle(replace(outcome, coverage=coverage), findings, check.severity)
+
+
+def _not_made(name: str, fact: Evidence) -> str:
+    """Why a claim is not made: in the words of the source where the value alone says only no."""
+    if fact.source and fact.value in (False, None, ""):
+        return fact.source
+    return f"{name} is {fact.value!r}" + (f" ({fact.source})" if fact.source else "")
 
 
 def _failed(record: Record, contract: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reefwatch.core.claim import Tolerance
+from reefwatch.core.fact import Unknown
 from reefwatch.core.finding import Coverage
 from reefwatch.core.record import Case
 
@@ -100,6 +101,12 @@ def promise(case: Case) -> Promise:
     if value not in PROMISES:
         raise ValueError(f"{value!r} is not a precision claim; known: {', '.join(PROMISES)}")
     return PROMISES[value]
+
+
+def unentered(case: Case) -> str:
+    """Why a mixed claim without a finding is unproven: it rests on an autocast region."""
+    region = case.fact("precision.region")
+    return region.reason if promise(case).mixed and isinstance(region, Unknown) else ""
 
 
 def covers(case: Case) -> tuple[Coverage, ...]:

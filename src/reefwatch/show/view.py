@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reefwatch.core.claim import CONTRACTS
-from reefwatch.core.fact import Unknown
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Coverage, Finding, Outcome, Place, Severity, Verdict
 from reefwatch.core.record import Case, Record
 from reefwatch.core.report import Report
@@ -227,7 +227,8 @@ def run(report: Report) -> Run:
     """The head of a report, from the record of the lowest rank."""
     record = first(report)
     header, ended = record.header, mapping(record, "run.exit")
-    steps, claim = record.fact("run.steps"), record.fact("claim.precision")
+    steps, claimed = record.fact("run.steps"), record.fact("claim.precision")
+    claim = claimed if isinstance(claimed, Evidence) and claimed.value else None
     argv = header.get("argv")
     args = [str(a) for a in argv] if isinstance(argv, (list, tuple)) else []
     script = str(header.get("script") or (args[0] if args else ""))
@@ -236,8 +237,8 @@ def run(report: Report) -> Run:
     return Run(
         command=words.line(report.command, 40),
         script=words.line(" ".join([_name(script, cwd(report)), *rest]), 300),
-        claim="" if isinstance(claim, Unknown) else words.line(claim.value, 40),
-        claimed_by="" if isinstance(claim, Unknown) else words.line(claim.source, 60),
+        claim=words.line(claim.value, 40) if claim else "",
+        claimed_by=words.line(claim.source, 60) if claim else "",
         seconds=words.finite(ended.get("seconds")),
         steps=None if count is None else int(count),
         no_steps=words.line(steps.reason, 200) if isinstance(steps, Unknown) else "",

@@ -219,6 +219,11 @@ def visible(count: Sequence[str], environ: Mapping[str, str], hip: bool) -> tupl
     return left
 
 
+@dataclass(frozen=True)
+class Unused(Unknown):
+    """No device, since torch computes on none: that is known."""
+
+
 def torch_device(torch: Any) -> TorchDevice | Unknown:
     """The GPU that torch computes on; Unknown when it has none in use.
 
@@ -226,7 +231,7 @@ def torch_device(torch: Any) -> TorchDevice | Unknown:
     """
     try:
         if not torch.cuda.is_initialized():
-            return Unknown("torch did not begin to use a GPU")
+            return Unused("torch did not begin to use a GPU")
         held = {
             index: torch.cuda.memory_stats_as_nested_dict(index)
             .get("allocated_bytes", {})
@@ -236,7 +241,7 @@ def torch_device(torch: Any) -> TorchDevice | Unknown:
         }
         index = max(held, key=lambda n: (held[n], n == torch.cuda.current_device()), default=-1)
         if index < 0 or not held[index]:
-            return Unknown("torch put no tensor on a GPU")
+            return Unused("torch put no tensor on a GPU")
         props = torch.cuda.get_device_properties(index)
         bus, device = getattr(props, "pci_bus_id", None), getattr(props, "pci_device_id", None)
         domain = getattr(props, "pci_domain_id", 0)

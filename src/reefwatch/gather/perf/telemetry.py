@@ -8,7 +8,14 @@ from reefwatch.core.fact import Evidence, Fact, Json, Unknown
 from reefwatch.gather.host import Host, LiveHost
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.perf.amdgpu import AmdgpuReader
-from reefwatch.gather.perf.cards import TorchDevice, drm_cards, find_card, same_slot, torch_device
+from reefwatch.gather.perf.cards import (
+    TorchDevice,
+    Unused,
+    drm_cards,
+    find_card,
+    same_slot,
+    torch_device,
+)
 from reefwatch.gather.perf.cpu import CpuReader
 from reefwatch.gather.perf.nvml import open_nvml
 from reefwatch.gather.perf.quantiles import Sketch
@@ -119,10 +126,13 @@ class Telemetry(Instrument):
         device = self._device
         if isinstance(device, Unknown):
             facts: dict[str, Fact] = {
-                "perf.gpu": Evidence("perf.gpu", False, source=device.reason),
+                "perf.gpu": Evidence("perf.gpu", False, source=device.reason)
+                if isinstance(device, Unused)
+                else device,
                 "perf.device": self._described(),
             }
-            facts.update({name: Unknown("no GPU was used") for name in _GPU_FACTS})
+            why = Unknown("no GPU was used") if isinstance(device, Unused) else device
+            facts.update(dict.fromkeys(_GPU_FACTS, why))
             return facts
         facts = {"perf.gpu": Evidence("perf.gpu", True, source=f"torch: {device.name}")}
         facts["perf.device"] = self._described()

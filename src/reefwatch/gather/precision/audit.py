@@ -366,7 +366,14 @@ class PrecisionAudit(Instrument):
             return Evidence("claim.precision", value, source="autocast state seen")
         if seen:
             return Unknown("autocast was used with two dtypes, and no --claim was given")
-        return Unknown("no --claim was given and autocast was not used")
+        unused = "no --claim was given and autocast was not used"
+        if not self._examined or not self._rows:
+            return Unknown(f"{unused}; no step was examined at op level")
+        if self._compiled_calls:
+            return Unknown(f"{unused} outside of compiled code")
+        if any(row.site.autocast != "off" for row in self._rows.values()):
+            return Unknown("no --claim was given, and autocast was switched on in an unknown way")
+        return Evidence("claim.precision", "", source=unused)
 
     def _coverage(self) -> dict[str, Any]:
         layer = self._layer

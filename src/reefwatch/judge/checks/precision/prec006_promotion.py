@@ -9,7 +9,7 @@ from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import claimed, covers, mib
+from reefwatch.judge.precision_claims import claimed, covers, mib, unentered
 
 _ROW: dict[str, Any] = {
     "op": "aten.mul.Tensor",
@@ -28,6 +28,7 @@ _ROW: dict[str, Any] = {
 }
 _FACTS: dict[str, Any] = {
     "claim__precision": "bf16-mixed",
+    "precision__region": {"bf16": 4096},
     "precision__ops": {"steps": 1, "steps_of": 1, "modules_seen": 1, "modules_total": 1},
 }
 
@@ -38,6 +39,7 @@ _FACTS: dict[str, Any] = {
     needs=("claim.precision", "precision.ops"),
     when=("claim.precision=bf16-mixed|fp16-mixed|bf16|fp16",),
     covers=covers,
+    doubt=unentered,
     good=(
         Case.of(Event("precision.op", _ROW | {"cause": "inherited"}, id="1"), **_FACTS),
         # a batch norm gives its result in bf16, and its statistics in fp32

@@ -9,7 +9,7 @@ from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import LOW, MIXED, PARAMS, claimed, covers, mib
+from reefwatch.judge.precision_claims import LOW, MIXED, PARAMS, claimed, covers, mib, unentered
 
 _ROW: dict[str, Any] = {
     "op": "aten._to_copy.default",
@@ -29,6 +29,7 @@ def _case(params: dict[str, int], recasts: int = 0) -> Case:
     return Case.of(
         Event("precision.op", _ROW | {"recasts": recasts}, id="1"),
         claim__precision="bf16-mixed",
+        precision__region={"bf16": 4096},
         precision__ops={"steps": 1, "steps_of": 1, "modules_seen": 1, "modules_total": 1},
         precision__state={"param": params, "grad": {}, "optimizer": {}},
     )
@@ -40,6 +41,7 @@ def _case(params: dict[str, int], recasts: int = 0) -> Case:
     needs=("claim.precision", "precision.ops", "precision.state"),
     when=(MIXED,),
     covers=covers,
+    doubt=unentered,
     good=(_case({"f32": 1000}),),
     bad=(_case({"f32": 500, "bf16": 500}), _case({"f32": 1000}, recasts=19)),
 )
