@@ -29,6 +29,12 @@ def test_it_applies_through_its_last_day() -> None:
     assert not Silence("PREC001", "r", "o").expired(date(9999, 1, 1))
 
 
+def test_a_glob_must_match_every_name_of_a_finding() -> None:
+    several = Finding("m", SEEN, Place("a.weight"), names=("a.weight", "b.weight"))
+    assert not Silence("PREC001", "r", "o", module="a*").covers("PREC001", several)
+    assert Silence("PREC001", "r", "o", module="[ab].*").covers("PREC001", several)
+
+
 @pytest.mark.parametrize(
     ("globs", "place", "covered"),
     [

@@ -11,9 +11,11 @@ def test_help_lists_every_verb_and_marks_the_planned(reefwatch):
     done = reefwatch("--help")
     assert done.returncode == 0
     assert done.stderr == ""
+    made, _, planned = done.stdout.partition("planned: ")
     for verb in cli.VERBS:
-        (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [verb.name]]
-        assert line.endswith("(planned)") == (verb.module is None)
+        listed = [line for line in made.splitlines() if line.split()[:1] == [verb.name]]
+        assert len(listed) == (verb.module is not None)
+        assert (verb.name in planned.split()) == (verb.module is None)
 
 
 def test_no_verb_is_help_on_stderr(reefwatch):
@@ -50,6 +52,14 @@ def test_a_verb_has_help_on_stdout(reefwatch, verb):
         (["run", "no.py"], "cannot open 'no.py': No such file or directory"),
         (["run", "--claim", "bf17", "no.py"], "'bf17' is not a known claim; known: fp32, tf32"),
         (["run", "--strict=speed", "no.py"], "'speed' cannot be strict; known: precision"),
+        (["run", "--exam", "soon", "x"], "'soon' is not a time such as 20s"),
+        (["run", "--exam", "-3s", "x"], "'-3s' is not a time such as 20s"),
+        (["run", "--budget", "-3%", "x"], "'-3%' is not a share such as 2%"),
+        (["run", "--budget", "300%", "x"], "'300%' is not a share such as 2%"),
+        (["run", "--json", "/", "x"], "--json /: a folder, not a file"),
+        (["run", "--html", "no/x.html", "x"], "--html no/x.html: there is no folder"),
+        (["run", "--out", "", "x"], "--out: give the name of a folder"),
+        (["report", "--write-baseline", "b.json", "d"], "a baseline needs a reason: --reason TEXT"),
         (["report", "no-such-folder"], "no-such-folder"),
         (["explain", "PREC991"], "there is no check 'PREC991'; near: PREC"),
         (["explain", "X"], "there is no check 'X'; `reefwatch explain` lists all"),
@@ -69,14 +79,6 @@ def test_a_wrong_command_line_is_one_line(argv, words, capsys, monkeypatch, tmp_
 def test_a_script_given_as_verb_is_told_how(reefwatch, tmp_path):
     (tmp_path / "train.py").write_text("")
     assert "to run it: reefwatch run train.py" in reefwatch("train.py").stderr
-
-
-@pytest.mark.parametrize("argv", [["run", "--exam", "soon", "x"], ["run", "--budget", "300%", "x"]])
-def test_a_malformed_option_is_told_with_the_usage(argv, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(argv)
-    assert stop.value.code == 2
-    assert "is not a" in capsys.readouterr().err
 
 
 def test_explain_prints_the_page_and_the_list(reefwatch):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
+from reefwatch.core.errors import UsageError
 from reefwatch.shell import options
 from reefwatch.shell.commands import run
 
@@ -47,7 +46,7 @@ def test_seconds(text, value):
 
 @pytest.mark.parametrize("text", ["", "s", "20 days", "-3s", "1.2.3", "nan"])
 def test_no_seconds(text):
-    with pytest.raises(argparse.ArgumentTypeError):
+    with pytest.raises(UsageError):
         options.seconds(text)
 
 
@@ -58,5 +57,5 @@ def test_share(text, value):
 
 @pytest.mark.parametrize("text", ["100%", "1", "-1%", "nan", "%", "2 percent", "inf"])
 def test_no_share(text):
-    with pytest.raises(argparse.ArgumentTypeError):
+    with pytest.raises(UsageError):
         options.share(text)

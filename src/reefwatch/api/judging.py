@@ -67,6 +67,13 @@ def judged(
     )
 
 
+def write_baseline(report: Report, path: Path, reason: str) -> int:
+    """Write the findings of a report as silenced from now on; how many. Raises ReefwatchError."""
+    from reefwatch.store import baseline
+
+    return baseline.write(report, path, reason)
+
+
 def of_the_work(records: Sequence[Record]) -> Sequence[Record]:
     """The records that bear a verdict: a parent that only started watched children is left out."""
     if len(records) < 2:

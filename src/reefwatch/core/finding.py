@@ -56,6 +56,8 @@ class Finding:
     why: str = ""
     cost: str = ""
     fix: str = ""
+    names: tuple[str, ...] = ()
+    """All modules or parameters that it is about, where they are more than the place's one."""
 
     def __post_init__(self) -> None:
         if not self.evidence:

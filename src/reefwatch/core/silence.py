@@ -24,7 +24,7 @@ class Silence:
     origin: str
     """Where it is written: `reefwatch.toml, silence 2`, `train.py:31`."""
     module: str = ""
-    """Glob over the module path; empty for every module."""
+    """Glob over the module path; empty for every module. All that a finding names must match."""
     file: str = ""
     """Glob over the file, from any folder down; empty for every file."""
     line: int = 0
@@ -50,7 +50,9 @@ class Silence:
             return self.fingerprint == fingerprint(code, finding)
         if self.line:
             return (place.file, place.line) == (self.file, self.line)
-        return _matches(place.module, self.module) and _matches_path(place.file, self.file)
+        names = finding.names or (place.module,)
+        every = all(_matches(name, self.module) for name in names)
+        return every and _matches_path(place.file, self.file)
 
 
 def _matches(text: str, glob: str) -> bool:

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -57,11 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def say(text: str) -> None:
     """One message on stderr. A stderr that is closed or full is no reason to fail."""
-    with suppress(OSError, ValueError, AttributeError):
-        print(f"reefwatch: {text}", file=sys.stderr, flush=True)
+    from reefwatch.shell import screen
+
+    if screen.STDERR.stream is None:
+        screen.STDERR.keep()
+    screen.STDERR.write(f"reefwatch: {text}\n")
 
 
 def _dispatch(argv: list[str]) -> int:
+    from reefwatch.shell import screen
+
+    screen.STDERR.keep()
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(usage(), file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
@@ -107,11 +112,12 @@ def _call(name: str, argv: list[str]) -> int:
 
 def usage() -> str:
     """The help of the whole command."""
-    width = max(len(verb.name) for verb in VERBS)
-    lines = [
-        f"  {verb.name:<{width}}  {verb.help}{'' if verb.module else ' (planned)'}"
-        for verb in VERBS
-    ]
+    from textwrap import wrap
+
+    made = [verb for verb in VERBS if verb.module]
+    width = max(len(verb.name) for verb in made)
+    lines = [f"  {verb.name:<{width}}  {verb.help}" for verb in made]
+    planned = " ".join(verb.name for verb in VERBS if not verb.module)
     return "\n".join(
         [
             "usage: reefwatch [--version] [--help] VERB ...",
@@ -119,6 +125,8 @@ def usage() -> str:
             "Proves that a PyTorch run did what it claims.",
             "",
             *lines,
+            "",
+            *wrap(f"planned: {planned}", 80, break_on_hyphens=False),
             "",
             "`reefwatch VERB --help` tells the options of a verb.",
         ]

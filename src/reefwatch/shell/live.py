@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, TextIO
 
-from reefwatch.shell.screen import is_terminal
+from reefwatch.shell.screen import STDERR, is_terminal
 
 _EVERY = 0.5
 """Seconds between two drawings."""
@@ -28,6 +28,9 @@ class Live:
     def __call__(self, status: Mapping[str, Any]) -> None:
         """Draw the line, at most twice a second, and not under somebody else's progress bar."""
         if self._console is None or monotonic() < self._next:
+            return
+        if self._console.file is STDERR.stream and not STDERR.open():
+            self._console, self._drawn = None, False
             return
         self._next = monotonic() + _EVERY
         if "tqdm" in sys.modules:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from typing import Any
+
+from reefwatch.core.errors import UsageError
 
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -17,7 +20,7 @@ def seconds(text: str) -> float:
         assert match is not None
         return float(match[1]) * _SECONDS[match[2]]
     except (AssertionError, KeyError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 20s") from None
+        raise UsageError(f"{text!r} is not a time such as 20s, from 0 on") from None
 
 
 def share(text: str) -> float:
@@ -27,14 +30,15 @@ def share(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 2%")
+        raise UsageError(f"{text!r} is not a share such as 2%, from 0% to below 100%")
     return value
 
 
 def judging(parser: argparse.ArgumentParser) -> None:
     """The options of every verb that ends in a verdict."""
     group = parser.add_argument_group("judging")
-    group.add_argument("--claim", metavar="X", help="what the run claims: bf16-mixed, fp32, ...")
+    claims = "fp32, tf32, bf16, fp16, bf16-mixed, fp16-mixed"
+    group.add_argument("--claim", metavar="X", help=f"what the run claims: {claims}")
     group.add_argument(
         "--threshold",
         choices=("error", "warning"),
@@ -47,8 +51,17 @@ def judging(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fail-internal", action="store_true", help="exit 2 when a check or instrument errored"
     )
-    group.add_argument("--baseline", metavar="FILE", help="findings to be silent about")
-    group.add_argument("--config", metavar="FILE", help="configuration (default: reefwatch.toml)")
+    group.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="findings to be silent about, as `reefwatch report DIR --write-baseline` writes them "
+        "(default: reefwatch-baseline.json, if it is there)",
+    )
+    group.add_argument(
+        "--config",
+        metavar="FILE",
+        help="configuration, in place of reefwatch.toml, else [tool.reefwatch] in pyproject.toml",
+    )
 
 
 def files(parser: argparse.ArgumentParser, *kinds: str) -> None:
@@ -56,6 +69,35 @@ def files(parser: argparse.ArgumentParser, *kinds: str) -> None:
     group = parser.add_argument_group("files")
     for kind in kinds:
         group.add_argument(f"--{kind}", metavar="FILE", help=f"also write the report as {kind}")
+
+
+def targets(given: argparse.Namespace, *names: str) -> None:
+    """Refuse files that cannot be written, before anything runs. Raises UsageError."""
+    for name in names:
+        path = getattr(given, name)
+        if path is None:
+            continue
+        option = "--" + name.replace("_", "-")
+        if not path:
+            raise UsageError(f"{option}: give the name of a file")
+        if os.path.isdir(path) or path.endswith(os.sep):
+            raise UsageError(f"{option} {path}: a folder, not a file")
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder):
+            raise UsageError(f"{option} {path}: there is no folder {folder}")
+        if not os.access(folder, os.W_OK):
+            raise UsageError(f"{option} {path}: the folder {folder} cannot be written")
+
+
+def split_negative(argv: list[str], names: tuple[str, ...]) -> list[str]:
+    """`--exam -3s` as `--exam=-3s`, so that the value is told to be wrong and not missing."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and joined[-1] in names and re.match(r"-[0-9.]", word):
+            joined[-1] = f"{joined[-1]}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def policy(given: argparse.Namespace) -> Any:

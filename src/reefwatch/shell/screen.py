@@ -9,6 +9,62 @@ from typing import TextIO
 
 from reefwatch.core.report import Report
 
+_fstat, _write = os.fstat, os.write  # kept: the program may mock os
+
+
+class Stderr:
+    """Stderr as it was when Reefwatch started, whatever the program makes of it.
+
+    It is written by number, past `print` and `sys`, which the program may replace; and no more
+    once the number is closed or stands for another file.
+    """
+
+    def __init__(self) -> None:
+        self.stream: TextIO | None = None
+        self._number: int | None = None
+        self._file: tuple[int, int] | None = None
+
+    def keep(self) -> TextIO | None:
+        """Take today's `sys.stderr`; it is returned, None when there is none."""
+        self.stream, self._number = sys.stderr, None
+        with suppress(OSError, ValueError, AttributeError):
+            self._number = sys.stderr.fileno()
+            self._file = _file(self._number)
+        return self.stream
+
+    def open(self) -> bool:
+        """True while it is what it was."""
+        if self._number is None:
+            return self.stream is not None
+        try:
+            return _file(self._number) == self._file
+        except OSError:
+            return False
+
+    def write(self, text: str) -> None:
+        """Write all of it, or give up in silence."""
+        with suppress(OSError, ValueError, AttributeError):
+            if self.stream is None or not self.open():
+                return
+            if self._number is None:
+                self.stream.write(text)
+                self.stream.flush()
+                return
+            with suppress(OSError, ValueError, AttributeError):
+                self.stream.flush()  # what the program has said first
+            rest = text.encode(self.stream.encoding, self.stream.errors or "backslashreplace")
+            while rest:
+                rest = rest[_write(self._number, rest) :]
+
+
+def _file(number: int) -> tuple[int, int]:
+    status = _fstat(number)
+    return status.st_dev, status.st_ino
+
+
+STDERR = Stderr()
+"""Kept when a command starts."""
+
 
 def text(report: Report, stream: TextIO | None) -> str:
     """The report as text, with colour and width as the stream can show them."""

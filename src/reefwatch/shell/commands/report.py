@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reefwatch.core.errors import UsageError
 from reefwatch.shell import options, screen
+from reefwatch.shell.cli import say
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,6 +20,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("folders", nargs="+", metavar="DIR", help="a run's folder, or several")
     made.add_argument("--json", action="store_true", help="the report as JSON on stdout")
+    made.add_argument(
+        "--write-baseline", metavar="FILE", help="be silent about today's findings from now on"
+    )
+    made.add_argument("--reason", default="", metavar="TEXT", help="why, for --write-baseline")
     options.judging(made)
     options.files(made, "html", "junit", "sarif")
     return made
@@ -27,10 +32,14 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the verb; the exit code of the process."""
     from reefwatch import api
+    from reefwatch.api import judging
     from reefwatch.api.session import render, write
     from reefwatch.core.report import exit_code
 
     given = parser().parse_args(argv)
+    if given.write_baseline is not None and not given.reason.strip():
+        raise UsageError("a baseline needs a reason: --reason TEXT")
+    options.targets(given, "html", "junit", "sarif", "write_baseline")
     report = api.report(
         given.folders, claim=given.claim, config=given.config, baseline=given.baseline
     )
@@ -41,6 +50,9 @@ def main(argv: list[str]) -> int:
                 write(kind, Path(path), report)
             except OSError as error:
                 raise UsageError(f"cannot write {path!r}: {error.strerror or error}") from None
+    if given.write_baseline is not None:
+        count = judging.write_baseline(report, Path(given.write_baseline), given.reason)
+        say(f"{given.write_baseline}: {count} finding{'' if count == 1 else 's'}")
     shown = render("json", report) if given.json else screen.text(report, sys.stdout)
     print(shown.rstrip("\n"))
     return exit_code(report, options.policy(given))

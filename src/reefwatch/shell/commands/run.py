@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from reefwatch.core.errors import UsageError
 from reefwatch.core.report import Report
@@ -32,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "--budget",
         type=options.share,
         default=0.02,
-        metavar="2%%",
+        metavar="2%",
         help="share of the time that watching may cost after that",
     )
     made.add_argument(
@@ -88,10 +87,13 @@ def main(argv: list[str]) -> int:
 
     made = parser()
     ours, program = split(argv, made)
-    given = made.parse_args(ours)
+    given = made.parse_args(options.split_negative(ours, ("--exam", "--budget")))
+    if given.out is not None and not given.out.strip():
+        raise UsageError("--out: give the name of a folder")
+    options.targets(given, "html", "json", "junit", "sarif")
     if given.module is None and not program:
         raise UsageError("nothing to run: give a script, or -m and a module")
-    stderr = sys.stderr  # the script may replace it
+    stderr = screen.STDERR.keep()
     live = Live(stderr) if not (given.quiet or given.no_live) else None
 
     def end_screen(report: Report) -> None:
@@ -99,7 +101,7 @@ def main(argv: list[str]) -> int:
             live.clear()
         if not given.quiet and stderr is not None:
             screen.flush_stdout()
-            print(screen.text(report, stderr), end="", file=stderr, flush=True)
+            screen.STDERR.write(screen.text(report, stderr))
 
     return api.run(
         program if given.module is None else [given.module, *program],

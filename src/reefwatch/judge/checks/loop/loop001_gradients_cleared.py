@@ -77,4 +77,5 @@ def gradients_cleared(case: Case) -> Iterator[Finding]:
             Place(module=names, file=data["file"], line=data["line"]),
             why="each update applied the gradients of earlier ones again",
             fix="call optimizer.zero_grad() once per update",
+            names=tuple(data["params"]),
         )

@@ -74,4 +74,5 @@ def in_optimizer(case: Case) -> Iterator[Finding]:
             Place(module=module or names, file=rows[0]["file"], line=rows[0]["line"]),
             why="they keep their initial values",
             fix="add them to the optimizer, or freeze them with requires_grad_(False)",
+            names=() if module else tuple(data["name"] for data in rows),
         )

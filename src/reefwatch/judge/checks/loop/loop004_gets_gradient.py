@@ -60,4 +60,5 @@ def gets_gradient(case: Case) -> Iterator[Finding]:
         Place(module=last["name"], file=last["file"], line=last["line"]),
         why="the graph is cut between them and the loss",
         fix="look for detach(), .data, .item() or argmax after the last of them",
+        names=tuple(data["name"] for data in rows),
     )

@@ -85,4 +85,5 @@ def changes(case: Case) -> Iterator[Finding]:
             Place(module=rows[0]["name"], file=rows[0]["file"], line=rows[0]["line"]),
             why=cause,
             fix=_FIX.get(cause, ""),
+            names=tuple(data["name"] for data in rows),
         )
