@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from reefwatch.core.errors import Breach
 from reefwatch.core.finding import Severity, Verdict
-from reefwatch.core.record import Case
+from reefwatch.core.record import Case, Event
 from reefwatch.gather.instrument import Tools
 from reefwatch.gather.precision.audit import PrecisionAudit
 from reefwatch.gather.precision.examine import Memory, examine
@@ -240,3 +240,33 @@ def test_no_parameters_seen_is_unproven():
     )
     outcomes, _ = judge([record], [BY_CODE["PREC003"]])
     assert outcomes[0].verdict is Verdict.UNPROVEN
+
+
+def test_the_backward_of_a_backward_outside_autocast_is_a_note():
+    model = linear()
+
+    def run():
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randn(4, 8)).square().mean()
+        x = torch.randn(4, 8, requires_grad=True)
+        (slope,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        (loss + slope.norm()).backward()
+
+    record = examine(run, claim="bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
+    assert outcome.verdict is Verdict.HELD
+    (finding,) = outcome.findings
+    assert "the backward of a backward" in finding.message
+
+
+def test_a_librarys_line_comes_with_the_users_own():
+    row = {"module": "", "dtype": "f32", "bytes": 9 << 20, "op": "aten.mul", "cause": None}
+    row |= {"file": "/x/site-packages/lib/a.py", "line": 3, "caller": "/train.py:7", "origin": ""}
+    case = Case.of(
+        Event("precision.saved_by", row, id="1"),
+        claim__precision="bf16-mixed",
+        precision__saved={"f32": 9 << 20},
+    )
+    (check,) = [check for check in CHECKS if check.code == "PREC002"]
+    (finding,) = check.rule(case)
+    assert "called at /train.py:7" in finding.fix and "accept it" in finding.fix

@@ -78,12 +78,16 @@ def test_all_files_can_be_had(reefwatch, train, tmp_path):
     assert (tmp_path / "y.html").stat().st_size > 100
 
 
-def test_a_file_that_cannot_be_written_is_told_and_is_ours(reefwatch, train):
-    args = ["run", "--json=no/such/folder.json", "--claim=bf16-mixed"]
+def test_a_file_that_cannot_be_written_is_told_and_is_ours(reefwatch, train, tmp_path):
+    with (tmp_path / "train.py").open("a") as script:
+        script.write('__import__("os").rmdir("gone")\n')
+    (tmp_path / "gone").mkdir()
+    args = ["run", "--json=gone/folder.json", "--claim=bf16-mixed"]
     done = reefwatch(*args, "train.py")
     assert done.returncode == 0
     assert "reefwatch: writing folder.json failed: FileNotFoundError" in done.stderr
     assert "1 errored" in done.stderr.splitlines()[-1]
+    (tmp_path / "gone").mkdir()
     assert reefwatch(*args, "--fail-internal", "train.py").returncode == 2
 
 

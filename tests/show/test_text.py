@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Coverage, Finding, Outcome, Severity, Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
@@ -164,5 +165,18 @@ def test_a_finding_without_any_part_but_its_message() -> None:
 def test_notes_that_are_not_shown_are_counted() -> None:
     noted = Outcome("LOOP003", "t", Verdict.HELD, findings=(reports.IDLE,) * 9, contract="loop")
     shown = text.render(Report("run", (noted,)), color=False, width=100)
+    assert shown.count("note  LOOP003") == 1
+    assert f"{reports.IDLE.message} in 9 places" in shown
+    others = tuple(replace(reports.IDLE, message=f"note {n}") for n in "abcdefghi")
+    shown = text.render(Report("run", (replace(noted, findings=others),)), color=False, width=100)
     assert shown.count("note  LOOP003") == 3
     assert "and 6 more notes" in shown
+
+
+def test_steps_that_were_seen_and_not_counted_are_not_said_to_be_unseen() -> None:
+    facts = {
+        "run.steps": Unknown("calls of the model were not counted after the exam"),
+        "watch.exam": Evidence("watch.exam", {"steps": 21}),
+    }
+    shown = text.render(Report("run", (), records=(Record(facts=facts),)), color=False, width=100)
+    assert "steps not counted · 21 examined" in shown.splitlines()[1]

@@ -86,6 +86,8 @@ def _head(report: Report) -> Iterator[_Line]:
         return
     if run.steps is None:
         ran = f"no step was seen ({run.no_steps})" if run.no_steps else "no step was seen"
+        if run.examined:  # some were seen, and their number is not known
+            ran = "steps not counted"
     else:
         ran = words.several(run.steps, "step")
     if run.seconds is not None:
@@ -127,7 +129,8 @@ def _rows(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
         rows.append(list(_row(outcomes[0], folder, detail)))
         if len(outcomes) > 1:
             codes = view.codes(outcome.code for outcome in outcomes)
-            said = _Line(words.line(reason, 300), indent=6, one_line=detail.one_line)
+            cut = words.clip_end(words.line(reason), 300)
+            said = _Line(cut, indent=6, one_line=detail.one_line)
             rows[-1] = [_Line(codes, mark="unproven", indent=2, one_line=True), said]
     for row in rows[: detail.rows]:
         yield from row
@@ -141,13 +144,14 @@ def _row(outcome: Outcome, folder: str, detail: _Detail) -> Iterator[_Line]:
     yield _Line(title, mark=word, indent=2, one_line=detail.one_line)
     if outcome.verdict is not Verdict.BROKEN:
         if detail.findings:
-            yield _Line(words.line(outcome.reason, 300), indent=6, one_line=detail.one_line)
+            reason = words.clip_end(words.line(outcome.reason), 300)
+            yield _Line(reason, indent=6, one_line=detail.one_line)
         return
     for finding in outcome.findings[: detail.findings]:
         yield from _finding(finding, folder, detail)
     rest = len(outcome.findings) - detail.findings
     if rest > 0 and detail.findings:
-        yield _Line(f"and {rest:,} more", style="dim", indent=6)
+        yield _Line(f"and {words.several(rest, 'more finding')}", style="dim", indent=6)
 
 
 def _finding(finding: Finding, folder: str, detail: _Detail) -> Iterator[_Line]:
@@ -164,12 +168,17 @@ def _held(section: view.Section, folder: str, detail: _Detail) -> Iterator[_Line
     held = section.of(Verdict.HELD)
     noted = [(o, f) for o in section.outcomes for f in o.findings if o.severity is Severity.NOTE]
     if detail.notes:
-        for outcome, finding in noted[:3]:
-            where = view.place(finding.place, folder, 100)
+        told: dict[str, list[str]] = {}
+        for outcome, finding in noted:
             text = f"note  {outcome.code}  {words.line(finding.message, 200)}"
-            yield _Line(text + (f" ({where})" if where else ""), indent=4, one_line=True)
-    if detail.notes and len(noted) > 3:
-        yield _Line(f"and {len(noted) - 3:,} more notes", style="dim", indent=4)
+            told.setdefault(text, []).append(view.place(finding.place, folder, 100))
+        for text, places in list(told.items())[:3]:
+            where = f" ({places[0]})" if places[0] else ""
+            count = f" in {len(places):,} places" if len(places) > 1 else ""
+            yield _Line(text + count + where, indent=4, one_line=True)
+        rest = sum(len(places) for places in list(told.values())[3:])
+        if rest:
+            yield _Line(f"and {words.several(rest, 'more note')}", style="dim", indent=4)
     if held and len(held) < len(section.outcomes):
         yield _Line(
             "held  " + view.codes(o.code for o in held), style="green", indent=4, one_line=True
@@ -182,13 +191,13 @@ def _foot(report: Report, detail: _Detail) -> Iterator[_Line]:
     silenced = [(o.code, reason) for o in report.outcomes for _, reason in o.silenced]
     if silenced:
         reasons = "; ".join(
-            f"{words.line(reason, 80)}: {view.codes(codes)}"
+            f"{words.clip_end(words.line(reason), 80)}: {view.codes(codes)}"
             for reason, codes in _by_reason(silenced).items()
         )
         yield _Line(f"silenced  {len(silenced)}  ({reasons})", one_line=True)
     if report.unclaimed:
         reasons = "; ".join(
-            f"{view.codes(codes)}: {words.line(reason, 80)}"
+            f"{view.codes(codes)}: {words.clip_end(words.line(reason), 80)}"
             for reason, codes in view.grouped(report.unclaimed).items()
         )
         yield _Line(f"not claimed  {reasons}", style="dim", one_line=True)
@@ -257,6 +266,10 @@ def _laid_out(lines: list[_Line], width: int, ascii: bool) -> Iterator[Text]:
 def _cut(body: Text, room: int, end: str) -> None:
     if body.cell_len > room:
         body.truncate(max(0, room - len(end)), overflow="crop")
+        body.rstrip()
+        word = body.plain.rfind(" ")
+        if word > len(body.plain) * 2 // 3:  # not within a word, unless it is a long path
+            body.right_crop(len(body.plain) - word)
         body.append(end)
 
 

@@ -163,10 +163,8 @@ def _covered(part: Coverage) -> str:
 
 
 def least_first(parts: tuple[Coverage, ...], most: int) -> str:
-    """The coverage of which the least was seen, and how many more kinds there are."""
-    ordered = sorted(parts, key=lambda part: part.share)
-    more = f" and {len(parts) - most} more" if len(parts) > most else ""
-    return covered(tuple(ordered[:most])) + more
+    """The coverage of which the least was seen; the rest is in the report."""
+    return covered(tuple(sorted(parts, key=lambda part: part.share)[:most]))
 
 
 def codes(names: Iterable[str]) -> str:

@@ -41,6 +41,15 @@ def clip(text: str, limit: int) -> str:
     return text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
 
 
+def clip_end(text: str, limit: int) -> str:
+    """The text, cut after a word when it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    kept = text[: limit - 1]
+    word = kept.rfind(" ")
+    return (kept[:word] if word > limit // 2 else kept).rstrip(" ,;:(") + "…"
+
+
 def plain(text: str) -> str:
     """The text in ASCII."""
     for mark, instead in (

@@ -11,6 +11,7 @@ from reefwatch.gather.dtypes import FLOATS, short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.arithmetic import kind_of
 from reefwatch.gather.precision.cause import HIGH, Policy, of_cast, of_op
+from reefwatch.gather.precision.claim import claim_of
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.saved import Kept
 from reefwatch.gather.precision.state import State, flags
@@ -39,6 +40,8 @@ class PrecisionAudit(Instrument):
         self._policy = Policy(torch)
         self._kept = Kept(torch)
         self._holding = False
+        self._twice = False
+        """True once a backward made a graph of its own (`create_graph`)."""
         self._state = State()
         self._saved: dict[str, int] = {}
         self._saved_by: dict[tuple[Row, str], int] = {}
@@ -160,7 +163,11 @@ class PrecisionAudit(Instrument):
             self._seen_modules.add(call.module)
         if call.site.phase == "backward" and not call.site.file and kind in ("matmul", "conv"):
             self._orphans += 1
-        if kind != "cast":
+            if self._twice:
+                row.cause = "double backward"
+        if call.phase == "backward" and not self._twice:
+            self._twice = self._tools.torch.is_grad_enabled()
+        if kind != "cast" and row.cause is None:
             before = self._cast_before(call)
             row.cause = of_op(kind, row.ins, row.outs, call.site, before, writes)
             if kind in ("matmul", "conv"):
@@ -294,6 +301,7 @@ class PrecisionAudit(Instrument):
                 "op": row.name,
                 "cause": row.cause,
                 "origin": row.origin,
+                "caller": site.caller,
                 "file": site.file,
                 "line": site.line,
             }
@@ -320,7 +328,9 @@ class PrecisionAudit(Instrument):
             facts["precision.flags"] = Evidence("precision.flags", self._flags)
         facts.update(self._flops())
         if not self._tools.options.get("claim"):
-            facts["claim.precision"] = self._claim()
+            seen = {dtype for _, dtype in self._regions.seen}
+            sites = [row.site for row in self._rows.values()] if self._examined else []
+            facts["claim.precision"] = claim_of(seen, sites, bool(self._compiled_calls))
         return facts
 
     def _flops(self) -> dict[str, Evidence | Unknown]:
@@ -358,22 +368,6 @@ class PrecisionAudit(Instrument):
             why = "compiled code ran, and autocast may have been entered inside it"
             facts["precision.autocast"] = Unknown(why)
         return facts
-
-    def _claim(self) -> Evidence | Unknown:
-        seen = {dtype for (_, dtype) in self._regions.seen if dtype in ("bf16", "f16")}
-        if len(seen) == 1:
-            value = {"bf16": "bf16-mixed", "f16": "fp16-mixed"}[seen.pop()]
-            return Evidence("claim.precision", value, source="autocast state seen")
-        if seen:
-            return Unknown("autocast was used with two dtypes, and no --claim was given")
-        unused = "no --claim was given and autocast was not used"
-        if not self._examined or not self._rows:
-            return Unknown(f"{unused}; no step was examined at op level")
-        if self._compiled_calls:
-            return Unknown(f"{unused} outside of compiled code")
-        if any(row.site.autocast != "off" for row in self._rows.values()):
-            return Unknown("no --claim was given, and autocast was switched on in an unknown way")
-        return Evidence("claim.precision", "", source=unused)
 
     def _coverage(self) -> dict[str, Any]:
         layer = self._layer

@@ -10,6 +10,9 @@ from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Coverage, Finding, Place, Severity
 from reefwatch.core.record import Case, Event
 
+_TOLD = 8
+"""So many parameters are in the record at most; there may be others."""
+
 
 def _cycle(**parts: Any) -> Event:
     data = {
@@ -77,5 +80,5 @@ def gradients_cleared(case: Case) -> Iterator[Finding]:
             Place(module=names, file=data["file"], line=data["line"]),
             why="each update applied the gradients of earlier ones again",
             fix="call optimizer.zero_grad() once per update",
-            names=tuple(data["params"]),
+            names=(*data["params"], *(("...",) if len(data["params"]) >= _TOLD else ())),
         )

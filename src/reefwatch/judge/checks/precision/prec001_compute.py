@@ -103,8 +103,12 @@ def compute_precision(case: Case) -> Iterator[Finding]:
         yield _finding(case, place, group, total)
     # no forward op was seen for these: a thread of its own, or a step that was not examined
     lost = [row for row in rows if high(row) and row["phase"] == "backward" and not row["file"]]
-    if lost:
-        yield _lost(case, lost, total)
+    twice = [row for row in lost if row["cause"] == "double backward"]
+    once = [row for row in lost if row["cause"] != "double backward"]
+    if once:
+        yield _lost(case, once, total)
+    if twice:
+        yield _twice(case, twice, total)
 
 
 def _finding(case: Case, place: tuple[str, str, int], group: Rows, total: int) -> Finding:
@@ -142,4 +146,19 @@ def _lost(case: Case, rows: Rows, total: int) -> Finding:
         "the examined step",
         cost=f"{share:.1%} of the matmul and convolution flops",
         fix="enter autocast in the thread that runs the forward",
+    )
+
+
+def _twice(case: Case, rows: Rows, total: int) -> Finding:
+    """A note: the op is the backward of a backward, and its region cannot be told."""
+    share = sum(row["flops"] for row in rows) / total
+    return Finding(
+        f"{rows[0]['op']} ran in fp32 in the backward of a backward (create_graph)",
+        (Evidence("share of flops", share, "share", grade=Grade.RECALLED),),
+        Place(op=rows[0]["op"]),
+        claimed=claimed(case),
+        why="its forward is itself a backward op, so whether that one belongs to an autocast "
+        "region was not seen; outside of any, fp32 is right",
+        cost=f"{share:.1%} of the matmul and convolution flops",
+        fix="none where the penalty is computed outside autocast on purpose",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reefwatch.core.check import check
@@ -94,8 +94,23 @@ def saved_for_backward(case: Case) -> Iterator[Finding]:
         claimed=claimed(case),
         why=f"most of it comes from: {causes}" if causes else "",
         cost=f"{mib(wide)} a step, of which up to {mib(wide / 2)} would be saved in 16 bits",
-        fix="cast back after the named ops, or keep the stream between them in low precision",
+        fix=_fix(rows),
     )
+
+
+def _fix(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What can be done where the most was saved: a library's line is not the user's to change."""
+    if rows and _library(rows[0]["file"]):
+        called = f" (called at {rows[0]['caller']})" if rows[0].get("caller") else ""
+        return (
+            f"the line is a library's{called}: choose its sdpa or flash attention where it has "
+            "the choice, or accept it and silence the code with the reason"
+        )
+    return "cast back after the named ops, or keep the stream between them in low precision"
+
+
+def _library(file: str) -> bool:
+    return "/site-packages/" in file or "/dist-packages/" in file
 
 
 def _place(row: Mapping[str, Any]) -> Place:
