@@ -40,8 +40,7 @@ class PrecisionAudit(Instrument):
         self._policy = Policy(torch)
         self._kept = Kept(torch)
         self._holding = False
-        self._twice = False
-        """True once a backward made a graph of its own (`create_graph`)."""
+        self._twice = False  # until a backward makes a graph of its own (`create_graph`)
         self._state = State()
         self._saved: dict[str, int] = {}
         self._saved_by: dict[tuple[Row, str], int] = {}
