@@ -121,10 +121,12 @@ class Finite(Instrument):
             pairs = [
                 (p, p.grad) for p in params if p.grad is not None and plain(self._torch, p.grad)
             ]
-            pairs = [(p, g) for p, g in pairs if g.layout is self._torch.strided and g.numel()]
-            sums = [g.sum(dtype=self._torch.float64) for _, g in pairs if not g.is_complex()]
+            strided = self._torch.strided
+            pairs = [(p, g) for p, g in pairs if g.layout is strided and g.numel()]
+            pairs = [(p, g) for p, g in pairs if not g.is_complex()]
+            sums = [g.sum(dtype=self._torch.float64) for _, g in pairs]
             values = together(self._torch, sums)
-        for (param, grad), value in zip(pairs, values, strict=False):
+        for (param, grad), value in zip(pairs, values, strict=True):
             if not math.isfinite(value):
                 self._bad_gradient(flow, optimizer, param, grad, value)
                 return

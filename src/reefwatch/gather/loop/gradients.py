@@ -17,7 +17,7 @@ from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.loop.place import user_place
-from reefwatch.gather.loop.unseen import nonzero, unseen
+from reefwatch.gather.loop.unseen import nonzero, plain, unseen
 
 SAMPLE = 4
 """Parameters per optimizer that are looked at in a step that is not examined."""
@@ -184,7 +184,7 @@ class Gradients(Instrument):
         how = _CLEARING.get(call.name)
         if how is None or not call.args:
             return
-        if how == "by value" and not (len(call.args) > 1 and _is_zero(call.args[1])):
+        if how == "by value" and not (len(call.args) > 1 and _is_zero(self._torch, call.args[1])):
             return
         first = call.args[0]
         for tensor in first if isinstance(first, (list, tuple)) else (first,):
@@ -225,8 +225,8 @@ class Gradients(Instrument):
         for (track, _), full in zip(
             suspects, nonzero(self._torch, [grad for _, grad in suspects]), strict=True
         ):
-            track.cleared |= not full
-            track.full = full
+            track.cleared |= full is False
+            track.full = bool(full)
 
     def after_backward(self, loss: Any) -> None:
         self._moment()
@@ -371,12 +371,13 @@ class Gradients(Instrument):
         self._write()
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(torch: Any, value: Any) -> bool:
     """A number, or a 0-dim tensor on the host, that is zero."""
     if isinstance(value, (int, float)):
         return value == 0
-    scalar = getattr(value, "dim", None) is not None and value.dim() == 0
-    return bool(scalar and value.device.type == "cpu" and value.item() == 0)
+    if not plain(torch, value) or value.dim() != 0 or value.device.type != "cpu":
+        return False
+    return bool(value.item() == 0)
 
 
 def _key(tensor: Any) -> int:
