@@ -19,6 +19,10 @@ from reefwatch.gather.patches import get_ident
 from reefwatch.gather.regions import follow
 
 
+OTHER_THREADS = "what other threads run"
+"""In `OpLayer.unseen` when more threads than the watched one trained."""
+
+
 class OpCall:
     """One dispatched op, as handed to `Instrument.on_op`. Reused between ops: keep nothing of it.
 
@@ -122,6 +126,10 @@ class OpLayer:
         """True when the backward of this step has to run without the layer."""
         return self.locator.shy_backward
 
+    def miss_threads(self) -> None:
+        """Note that another thread trains at the same time."""
+        self.locator.miss(OTHER_THREADS)
+
     @property
     def open(self) -> bool:
         return self._mode is not None
@@ -135,6 +143,7 @@ class OpLayer:
         if self._shy:
             return
         self._step, self._thread = step, get_ident()
+        self._call = OpCall()  # another thread may still be telling of its last op with the old one
         self._call.layer, self._call.step = self, step
         self.locator.begin()
         mode = make_mode(self._torch, self, self._tools.clock)
@@ -179,6 +188,11 @@ class OpLayer:
     ) -> None:
         """Tell the listeners about one op. Raises Breach, nothing else."""
         locator = self.locator
+        mine = get_ident() == self._thread
+        # autograd runs each device on a thread of its own; any other is none of this step's
+        if not mine and self._torch._C._current_autograd_node() is None:
+            locator.miss(OTHER_THREADS)
+            return
         try:
             known = locator.ops.get(id(func)) or locator.learn(func)
             site = locator.locate(frame, out, known)
@@ -191,7 +205,7 @@ class OpLayer:
             self._shy = True
             locator.miss(f"later steps: {known.name} runs otherwise when looked at")
         call = self._call
-        if get_ident() != self._thread:  # autograd runs each device on a thread of its own
+        if not mine:
             call = OpCall()
             call.layer, call.step = self, self._step
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out

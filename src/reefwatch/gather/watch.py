@@ -46,6 +46,8 @@ def moment(threads: str) -> Callable[[M], M]:
             if self._stale and ident in self._stale:
                 self._guarded("threads", self._sweep)
             if ident != self._owner and not self._admits(ident, threads):
+                if threads == "training" and ident not in self._others:
+                    self._guarded("threads", self._pass_over)
                 return
             self._busy, self._mark = ident, perf_counter()
             try:
@@ -113,6 +115,8 @@ class Watch:
         """The thread that steps."""
         self._stale: set[int] = set()
         """Threads on which the op layer was entered and could not be left."""
+        self._others: set[int] = set()
+        """Other threads that trained meanwhile; nothing of theirs is looked at."""
         self._trains = False
         self._kind = ""
         self._counted = True
@@ -278,11 +282,20 @@ class Watch:
         if self._inside:  # entered on a thread that does not step
             self._stale.add(self._owner)
             self._layer.leave()
-            self._layer.enter(self._step)
+            if threads == "training":  # its forward is over, and was not seen
+                self._inside = False
+            else:
+                self._layer.enter(self._step)
             if self._calls is not None:
                 self._calls.watch()  # that thread will be swept when it calls a module
         self._owner = ident
         return True
+
+    def _pass_over(self) -> None:
+        """Another thread trains at the same time; the record says that it was not looked at."""
+        self._others.add(get_ident())
+        if self._layer is not None:
+            self._layer.miss_threads()
 
     def _sweep(self) -> None:
         """Take a mode of ours that another thread could not take off this one's stack."""
@@ -469,6 +482,8 @@ class Watch:
         children = {**children, "spawned": children["spawned"] + self.forks}
         self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._say("watch.children", children)
+        others = len(self._others - {self._owner})
+        self._say("watch.threads", {"training": 1 + others, "watched": 1})
         self._say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
         for name, value in self._scheduler.facts().items():
             self._say(name, value)

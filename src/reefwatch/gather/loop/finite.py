@@ -50,7 +50,7 @@ class Finite(Instrument):
         self._series: dict[tuple[str, int], _Series] = {}
         self._rows: dict[int, dict[str, Any]] = {}
         self._backwards = self._seen = self._bad = self._ops = self._steps = self._steps_of = 0
-        self._stray = 0
+        self._stray = self._lost = 0
         self._flushed = 0.0
 
     def arm(self, tools: Tools) -> None:
@@ -67,6 +67,7 @@ class Finite(Instrument):
             return False
         self._steps += 1
         self._ops += flow.ops
+        self._lost += flow.lost
         with aside(self._torch):
             flow.settle()
         told = self._trace(flow)
@@ -254,7 +255,7 @@ class Finite(Instrument):
             sink.fact("loop.losses", Unknown("no call of Tensor.backward was seen"))
         if self._ops:
             steps = {"steps": self._steps, "steps_of": max(self._steps_of, self._steps)}
-            value = {"ops": self._ops, **steps, "stray": self._stray}
+            value = {"ops": self._ops, **steps, "stray": self._stray, "lost": self._lost}
             sink.fact("loop.finite", Evidence("loop.finite", value, source="outputs of ops"))
         else:
             sink.fact("loop.finite", Unknown("no op was seen: no step was examined"))

@@ -53,12 +53,15 @@ class Flow:
         self._writer: dict[int, int] = {}
         self._resolved = 0
         self._sort: dict[Any, str] = {}
-        self.ops = 0
+        self.ops = self.lost = 0
 
     def add(self, call: Any) -> None:
         """Note one op. For a device nothing is read yet."""
         sort = self._sort.get(call.func) or self._classify(call)
-        if sort == "view" or len(self.made) >= KEPT:
+        if sort == "view":
+            return
+        if len(self.made) >= KEPT:
+            self.lost += 1
             return
         self.ops += 1
         written = call.args[0] if sort == "writes" and call.args else call.out

@@ -240,6 +240,7 @@ class Parameters(Instrument):
             "in_optimizer": sum(k.held for k in everything),
             "changed": sum(k.changed for k in everything),
             "received": sum(k.received for k in everything),
+            "compared": sum(k.bits is not None for k in everything),
             "updates_watched": self._looks,
             "updates": self._updates,
             "names_complete": named,

@@ -37,6 +37,7 @@ class _Trained:
         owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
         some = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
         self.owners = [weakref.ref(owner) for owner in some]
+        self.owners_of = len(owners)
 
     def training(self) -> bool:
         """True when any part of them is in train mode, or nothing is left of them."""
@@ -206,7 +207,12 @@ class Phases(Instrument):
 
     def _write_mode(self) -> None:
         sink = self._tools.sink
-        value = {"train_steps": self._train, "eval_steps": self._eval}
+        trained = self._trained.values()
+        modules = {
+            "modules": sum(len(t.owners) for t in trained),
+            "modules_of": sum(t.owners_of for t in trained),
+        }
+        value = {"train_steps": self._train, "eval_steps": self._eval, **modules}
         evidence = Evidence("loop.mode", value, source="Module.training at each update")
         if self._train or self._eval:
             sink.fact("loop.mode", evidence)
