@@ -18,7 +18,6 @@ from reefwatch.gather.mode import make_mode
 from reefwatch.gather.patches import get_ident
 from reefwatch.gather.regions import follow
 
-
 OTHER_THREADS = "what other threads run"
 """In `OpLayer.unseen` when more threads than the watched one trained."""
 

@@ -27,6 +27,10 @@ BLIND_BACKWARDS = 8
 """Backward passes without an update, where something was compiled, after which none is awaited."""
 LOOK_EVERY = 64
 """Ops after which an examined step is asked whether it costs too much."""
+GLIMPSE = 200
+"""Ops of a block without gradients that are looked at outside an examined step."""
+GLIMPSES = 12
+"""Such looks per run."""
 
 M = TypeVar("M", bound=Callable[..., None])
 
@@ -129,6 +133,13 @@ class Watch:
         self._examined = False
         self._inside = False
         """True while the op layer is entered."""
+        self._missed = False
+        """True when the step under way was taken over by a thread in the middle of its own."""
+        self._glimpsing = False
+        """True from the start of a block without gradients, in a step that is not examined."""
+        self._glimpses = self._ops_before = 0
+        self._glimpsed = 0.0
+        """Seconds that glimpses took in the step under way."""
         self._overdue = False
         self._postponed = ""
         """The kind of a step that ended where the op layer cannot be left."""
@@ -194,6 +205,8 @@ class Watch:
     @moment("training")
     def backward_begins(self, output: Any, accumulates: bool) -> None:
         self._train()
+        if self._glimpsing and self._movable():
+            self._look_away()
         if accumulates:
             self._backwards += 1
             self._cycles.backward()
@@ -238,6 +251,28 @@ class Watch:
             self._leave()
 
     @moment("calling")
+    def gradients_off(self, place: Any) -> None:
+        """A block without gradients begins, at a place that is not known well yet.
+
+        An evaluation comes rarely, and mostly in a step that is not examined: its start is looked
+        at for a few hundred ops, as far as somebody wants to know of it.
+        """
+        if self._examined or self._inside or not self._trains or self._glimpses >= GLIMPSES:
+            return
+        if self._layer is None or not self._scheduler.share or not self._movable():
+            return
+        core = self._torch._C
+        if core._len_torch_dispatch_stack() or core._autograd._profiler_enabled():
+            return
+        if not self._panel.glimpse(self._step):
+            return
+        self._glimpses += 1
+        self._glimpsing = True
+        self._layer_before, self._ops_before = self._layer.seconds, self._layer.ops
+        self._layer.enter(self._step)
+        self._inside = True
+
+    @moment("calling")
     def module_called(self, module: Any) -> None:
         """Some module (before training and in overdue steps), or one of the root's type."""
         assert self._calls is not None
@@ -259,7 +294,10 @@ class Watch:
     def on_op(self, call: Any) -> None:
         """One op of an examined step, for all instruments."""
         self._panel.on_op(call)
-        if not self._layer.ops % LOOK_EVERY and not self._overdue:
+        if self._glimpsing:
+            if self._layer.ops - self._ops_before >= GLIMPSE and not self._overdue:
+                self._guarded("on_op", self._hurry)
+        elif not self._layer.ops % LOOK_EVERY and not self._overdue:
             half = 1.0 if self._steps or self._optimizers else 2.0
             if self._layer_seconds() > self._scheduler.left() / half:
                 self._guarded("on_op", self._hurry)
@@ -282,8 +320,9 @@ class Watch:
         if self._inside:  # entered on a thread that does not step
             self._stale.add(self._owner)
             self._layer.leave()
-            if threads == "training":  # its forward is over, and was not seen
-                self._inside = False
+            began = threads == "training" or self._calls is None or not self._calls.outermost()
+            if began:  # its forward, or a part of it, was not seen
+                self._inside, self._missed = False, True
             else:
                 self._layer.enter(self._step)
             if self._calls is not None:
@@ -328,6 +367,10 @@ class Watch:
         if self._postponed:  # an optimizer stepped by a hook of the backward pass
             return
         now = self._mark
+        if self._glimpsing:
+            self._look_away()
+        self._fixed += self._glimpsed
+        self._glimpsed = 0.0
         seconds, fixed = now - self._boundary, self._fixed
         examined = self._examined
         new = self._close() if examined else False
@@ -367,7 +410,7 @@ class Watch:
         self._kind, self._steps, self._counted = kind, 0, True
 
     def _open(self) -> None:
-        self._examined = True
+        self._examined, self._missed = True, False
         self._panel.open(self._step, self._turn)
         self._turn += 1
         if self._layer is not None:
@@ -388,6 +431,13 @@ class Watch:
         self._leave()
         self._examined = False
         return self._panel.close(self._step)
+
+    def _look_away(self) -> None:
+        """A glimpse is over."""
+        self._leave()
+        self._glimpsing = False
+        self._panel.close(self._step)
+        self._glimpsed += self._layer_seconds()
 
     def _hurry(self) -> None:
         """The step under way costs too much: leave it at the next call of any module."""
@@ -418,9 +468,11 @@ class Watch:
                 optimizer = reference()
                 if optimizer is not None and hasattr(optimizer, "param_groups"):
                     self._panel.call("on_optimizer", optimizer)
-            if self._overdue and not self._steps:
+            if self._steps or self._missed or not self._movable():
+                return
+            if self._overdue:
                 self._leave()
-            if self._examined and not self._inside and not self._steps and self._layer is not None:
+            if self._examined and not self._inside and self._layer is not None:
                 self._layer.enter(self._step)
                 self._inside = True
 
@@ -454,6 +506,8 @@ class Watch:
             self._step_ends("module")
         if self._examined:
             self._close()
+        if self._glimpsing:
+            self._look_away()
         self._scheduler.finish()
         self._panel.disarm()
         self._totals()

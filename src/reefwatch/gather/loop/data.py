@@ -85,8 +85,7 @@ class Data(Instrument):
         if None in prints:
             return
         seen = tuple(
-            (tuple(t.shape), str(t.dtype), bits)
-            for t, bits in zip(tensors, prints, strict=True)
+            (tuple(t.shape), str(t.dtype), bits) for t, bits in zip(tensors, prints, strict=True)
         )
         root = self._roots.get(id(module))
         if root is None or root.ref() is not module:  # an id may be used again

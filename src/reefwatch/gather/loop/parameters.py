@@ -142,7 +142,9 @@ class Parameters(Instrument):
     def _hold(self, optimizer: Any) -> None:
         """Which parameters it holds, and at what learning rate. Cheap when nothing is new."""
         groups = optimizer.param_groups
-        size = tuple((len(group["params"]), _moves(self._torch, group.get("lr"))) for group in groups)
+        size = tuple(
+            (len(group["params"]), _moves(self._torch, group.get("lr"))) for group in groups
+        )
         ref, known_size = self._sizes.get(id(optimizer), (None, ()))
         if ref is not None and ref() is optimizer and known_size == size:
             return
