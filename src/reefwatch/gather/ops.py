@@ -92,6 +92,8 @@ class OpLayer:
     def __init__(self, tools: Tools, listeners: Sequence[Instrument]) -> None:
         self.seconds = 0.0
         self.ops = 0
+        self.telling = False
+        """True while the thread that steps tells of an op."""
         self.locator = Locator(tools.torch, follow(tools))
         self._shy = False
         self._tools = tools
@@ -186,12 +188,27 @@ class OpLayer:
         frame: FrameType | None,
     ) -> None:
         """Tell the listeners about one op. Raises Breach, nothing else."""
-        locator = self.locator
         mine = get_ident() == self._thread
         # autograd runs each device on a thread of its own; any other is none of this step's
         if not mine and self._torch._C._current_autograd_node() is None:
-            locator.miss(OTHER_THREADS)
+            self.locator.miss(OTHER_THREADS)
             return
+        self.telling = True
+        try:
+            self._observe(func, args, kwargs, out, frame, mine)
+        finally:
+            self.telling = False
+
+    def _observe(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        frame: FrameType | None,
+        mine: bool,
+    ) -> None:
+        locator = self.locator
         try:
             known = locator.ops.get(id(func)) or locator.learn(func)
             site = locator.locate(frame, out, known)

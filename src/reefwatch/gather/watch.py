@@ -317,6 +317,8 @@ class Watch:
         settled = self._trains or (threads == "calling" and self._roots.anchor is not None)
         if settled and self._owner in patches.threads():
             return False
+        if self._busy or (self._layer is not None and self._layer.telling):
+            return False  # the owner was interrupted while an instrument looks: not now
         if self._inside:  # entered on a thread that does not step
             self._stale.add(self._owner)
             self._layer.leave()
