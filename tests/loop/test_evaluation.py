@@ -42,3 +42,43 @@ def loop(autocast: bool, right: bool):
 def test_evaluation_is_seen_with_and_without_autocast(autocast, right):
     outcomes = watched(lambda: lambda: loop(autocast, right))
     assert outcomes["LOOP012"].verdict is (Verdict.HELD if right else Verdict.BROKEN)
+
+
+def late(right: bool, form: str):
+    """An evaluation long after the exam has ended, and in no step that is examined."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    @torch.no_grad()
+    def decorated():
+        return model(torch.randn(4, 8)).argmax(1)
+
+    def evaluate():
+        if form == "decorator":
+            return decorated()
+        block = {
+            "no_grad": torch.no_grad,
+            "inference_mode": torch.inference_mode,
+            "set_grad_enabled": lambda: torch.set_grad_enabled(False),
+        }[form]
+        with block():
+            return model(torch.randn(4, 8)).argmax(1)
+
+    for step in range(60):
+        with torch.no_grad():  # bookkeeping in each step is no evaluation
+            torch.ones(2).mean()
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        if step in (45, 50):
+            model.train(not right)
+            evaluate()
+            model.train()
+
+
+@pytest.mark.parametrize("form", ["no_grad", "inference_mode", "decorator", "set_grad_enabled"])
+@pytest.mark.parametrize("right", [False, True])
+def test_evaluation_after_the_exam_is_seen(right, form):
+    outcomes = watched(lambda: lambda: late(right, form), budget=1e-9)
+    assert outcomes["LOOP012"].verdict is (Verdict.HELD if right else Verdict.BROKEN)

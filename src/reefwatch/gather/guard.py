@@ -164,6 +164,14 @@ class Panel:
                 if guard.looking:
                     guard.call("open", step)
 
+    def glimpse(self, step: int) -> bool:
+        """Let those that want it look at what follows. True when there are any."""
+        wanting = [g for g in self.guards if g.on and g.instrument.wants_glimpse()]
+        for guard in wanting:
+            guard.step, guard.looking = step, True
+            guard.call("glimpse", step)
+        return bool(wanting)
+
     def close(self, step: int) -> bool:
         """End the examined step. True when any instrument learned something new."""
         with Shield(self._torch):

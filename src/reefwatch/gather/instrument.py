@@ -60,6 +60,16 @@ class Instrument:
         """The examined step ends: write what is new. True when something new was learned."""
         return False
 
+    def wants_glimpse(self) -> bool:
+        """True when ops of an evaluation are wanted in a step that is not examined."""
+        return False
+
+    def glimpse(self, step: int) -> None:
+        """The first ops of a block without gradients follow, outside an examined step; then close.
+
+        Asked of those that want it, at most some ten times in a run.
+        """
+
     def on_op(self, call: Any) -> None:
         """One dispatched op of an examined step: a gather.ops.OpCall."""
 

@@ -6,12 +6,19 @@ without us.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from types import FrameType
 from typing import Any, Protocol
 
 from reefwatch.gather.patches import Patches, getframe, observed, opaque
+
+TIMES = 3
+"""How often each place that turns gradients off is told of."""
+PLACES = 64
+"""Places that are told apart; those that follow are not told of."""
 
 
 class Attendant(Protocol):
@@ -25,6 +32,7 @@ class Attendant(Protocol):
     def scale_updated(self, scaler: Any) -> None: ...
     def compile_called(self) -> None: ...
     def profiler_starts(self, nothing: Any) -> None: ...
+    def gradients_off(self, place: Any) -> None: ...
 
 
 class Moments:
@@ -49,6 +57,9 @@ class Moments:
         patches.observe(torch, "compile", self._compile)
         patches.observe(torch.autograd.profiler, "_enable_profiler", told.profiler_starts)
         patches.observe(torch.inference_mode, "__exit__", _nothing, self._mend)
+        quiet = Quiet(torch, told.gradients_off)
+        for context in (torch.no_grad, torch.inference_mode, torch.set_grad_enabled):
+            patches.observe(context, "__enter__", quiet.enters)
         variable = torch.autograd.Variable
         engine = self._backward.engine(torch, variable._execution_engine)
         patches.put(variable, "_execution_engine", engine)
@@ -147,6 +158,35 @@ class Backward:
     def _ended(self, what: tuple[Any, bool]) -> None:
         self._depth.now = 0
         self._told.backward_ended(*what)
+
+
+class Quiet:
+    """Tells where the program turns gradients off: each place of its own code a few times."""
+
+    def __init__(self, torch: Any, told: Callable[[Any], None]) -> None:
+        self._told = told
+        self._torch = os.path.dirname(torch.__file__) + os.sep
+        self._through = torch.no_grad.__call__.__code__.co_filename
+        """Where decorators enter the context from, and where the `for` of a generator does."""
+        self._places: dict[tuple[Any, int], int] = {}
+
+    def enters(self, context: Any) -> None:
+        if getattr(context, "mode", None) is (type(context).__name__ == "set_grad_enabled"):
+            return  # gradients are turned on, or inference mode off
+        frame: FrameType | None = getframe(2)
+        while frame is not None and frame.f_code.co_filename == self._through:
+            frame = frame.f_back
+        if frame is None:
+            return
+        place = (frame.f_code, frame.f_lasti)
+        told = self._places.get(place, 0)
+        if told >= TIMES or (not told and len(self._places) >= PLACES):
+            return
+        if frame.f_code.co_filename.startswith(self._torch):
+            told = TIMES
+        else:
+            self._told(None)
+        self._places[place] = told + 1
 
 
 class ModuleCalls:

@@ -18,6 +18,9 @@ from reefwatch.gather.mode import make_mode
 from reefwatch.gather.patches import get_ident
 from reefwatch.gather.regions import follow
 
+OTHER_THREADS = "what other threads run"
+"""In `OpLayer.unseen` when more threads than the watched one trained."""
+
 
 class OpCall:
     """One dispatched op, as handed to `Instrument.on_op`. Reused between ops: keep nothing of it.
@@ -89,6 +92,8 @@ class OpLayer:
     def __init__(self, tools: Tools, listeners: Sequence[Instrument]) -> None:
         self.seconds = 0.0
         self.ops = 0
+        self.telling = False
+        """True while the thread that steps tells of an op."""
         self.locator = Locator(tools.torch, follow(tools))
         self._shy = False
         self._tools = tools
@@ -122,6 +127,10 @@ class OpLayer:
         """True when the backward of this step has to run without the layer."""
         return self.locator.shy_backward
 
+    def miss_threads(self) -> None:
+        """Note that another thread trains at the same time."""
+        self.locator.miss(OTHER_THREADS)
+
     @property
     def open(self) -> bool:
         return self._mode is not None
@@ -135,6 +144,7 @@ class OpLayer:
         if self._shy:
             return
         self._step, self._thread = step, get_ident()
+        self._call = OpCall()  # another thread may still be telling of its last op with the old one
         self._call.layer, self._call.step = self, step
         self.locator.begin()
         mode = make_mode(self._torch, self, self._tools.clock)
@@ -178,6 +188,26 @@ class OpLayer:
         frame: FrameType | None,
     ) -> None:
         """Tell the listeners about one op. Raises Breach, nothing else."""
+        mine = get_ident() == self._thread
+        # autograd runs each device on a thread of its own; any other is none of this step's
+        if not mine and self._torch._C._current_autograd_node() is None:
+            self.locator.miss(OTHER_THREADS)
+            return
+        self.telling = True
+        try:
+            self._observe(func, args, kwargs, out, frame, mine)
+        finally:
+            self.telling = False
+
+    def _observe(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        frame: FrameType | None,
+        mine: bool,
+    ) -> None:
         locator = self.locator
         try:
             known = locator.ops.get(id(func)) or locator.learn(func)
@@ -191,7 +221,7 @@ class OpLayer:
             self._shy = True
             locator.miss(f"later steps: {known.name} runs otherwise when looked at")
         call = self._call
-        if get_ident() != self._thread:  # autograd runs each device on a thread of its own
+        if not mine:
             call = OpCall()
             call.layer, call.step = self, self._step
         call.func, call.args, call.kwargs, call.out = func, args, kwargs, out

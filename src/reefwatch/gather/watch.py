@@ -27,6 +27,10 @@ BLIND_BACKWARDS = 8
 """Backward passes without an update, where something was compiled, after which none is awaited."""
 LOOK_EVERY = 64
 """Ops after which an examined step is asked whether it costs too much."""
+GLIMPSE = 200
+"""Ops of a block without gradients that are looked at outside an examined step."""
+GLIMPSES = 12
+"""Such looks per run."""
 
 M = TypeVar("M", bound=Callable[..., None])
 
@@ -46,6 +50,8 @@ def moment(threads: str) -> Callable[[M], M]:
             if self._stale and ident in self._stale:
                 self._guarded("threads", self._sweep)
             if ident != self._owner and not self._admits(ident, threads):
+                if threads == "training" and ident not in self._others:
+                    self._guarded("threads", self._pass_over)
                 return
             self._busy, self._mark = ident, perf_counter()
             try:
@@ -113,6 +119,8 @@ class Watch:
         """The thread that steps."""
         self._stale: set[int] = set()
         """Threads on which the op layer was entered and could not be left."""
+        self._others: set[int] = set()
+        """Other threads that trained meanwhile; nothing of theirs is looked at."""
         self._trains = False
         self._kind = ""
         self._counted = True
@@ -125,6 +133,13 @@ class Watch:
         self._examined = False
         self._inside = False
         """True while the op layer is entered."""
+        self._missed = False
+        """True when the step under way was taken over by a thread in the middle of its own."""
+        self._glimpsing = False
+        """True from the start of a block without gradients, in a step that is not examined."""
+        self._glimpses = self._ops_before = 0
+        self._glimpsed = 0.0
+        """Seconds that glimpses took in the step under way."""
         self._overdue = False
         self._postponed = ""
         """The kind of a step that ended where the op layer cannot be left."""
@@ -192,6 +207,8 @@ class Watch:
     @moment("training")
     def backward_begins(self, output: Any, accumulates: bool) -> None:
         self._train()
+        if self._glimpsing and self._movable():
+            self._look_away()
         if accumulates:
             self._backwards += 1
             self._cycles.backward()
@@ -236,6 +253,28 @@ class Watch:
             self._leave()
 
     @moment("calling")
+    def gradients_off(self, place: Any) -> None:
+        """A block without gradients begins, at a place that is not known well yet.
+
+        An evaluation comes rarely, and mostly in a step that is not examined: its start is looked
+        at for a few hundred ops, as far as somebody wants to know of it.
+        """
+        if self._examined or self._inside or not self._trains or self._glimpses >= GLIMPSES:
+            return
+        if self._layer is None or not self._scheduler.share or not self._movable():
+            return
+        core = self._torch._C
+        if core._len_torch_dispatch_stack() or core._autograd._profiler_enabled():
+            return
+        if not self._panel.glimpse(self._step):
+            return
+        self._glimpses += 1
+        self._glimpsing = True
+        self._layer_before, self._ops_before = self._layer.seconds, self._layer.ops
+        self._layer.enter(self._step)
+        self._inside = True
+
+    @moment("calling")
     def module_called(self, module: Any) -> None:
         """Some module (before training and in overdue steps), or one of the root's type."""
         assert self._calls is not None
@@ -257,7 +296,10 @@ class Watch:
     def on_op(self, call: Any) -> None:
         """One op of an examined step, for all instruments."""
         self._panel.on_op(call)
-        if not self._layer.ops % LOOK_EVERY and not self._overdue:
+        if self._glimpsing:
+            if self._layer.ops - self._ops_before >= GLIMPSE and not self._overdue:
+                self._guarded("on_op", self._hurry)
+        elif not self._layer.ops % LOOK_EVERY and not self._overdue:
             half = 1.0 if self._steps or self._optimizers else 2.0
             if self._layer_seconds() > self._scheduler.left() / half:
                 self._guarded("on_op", self._hurry)
@@ -277,14 +319,26 @@ class Watch:
         settled = self._trains or (threads == "calling" and self._roots.anchor is not None)
         if settled and self._owner in patches.threads():
             return False
+        if self._busy or (self._layer is not None and self._layer.telling):
+            return False  # the owner was interrupted while an instrument looks: not now
         if self._inside:  # entered on a thread that does not step
             self._stale.add(self._owner)
             self._layer.leave()
-            self._layer.enter(self._step)
+            began = threads == "training" or self._calls is None or not self._calls.outermost()
+            if began:  # its forward, or a part of it, was not seen
+                self._inside, self._missed = False, True
+            else:
+                self._layer.enter(self._step)
             if self._calls is not None:
                 self._calls.watch()  # that thread will be swept when it calls a module
         self._owner = ident
         return True
+
+    def _pass_over(self) -> None:
+        """Another thread trains at the same time; the record says that it was not looked at."""
+        self._others.add(get_ident())
+        if self._layer is not None:
+            self._layer.miss_threads()
 
     def _sweep(self) -> None:
         """Take a mode of ours that another thread could not take off this one's stack."""
@@ -317,6 +371,10 @@ class Watch:
         if self._postponed:  # an optimizer stepped by a hook of the backward pass
             return
         now = self._mark
+        if self._glimpsing:
+            self._look_away()
+        self._fixed += self._glimpsed
+        self._glimpsed = 0.0
         seconds, fixed = now - self._boundary, self._fixed
         examined = self._examined
         new = self._close() if examined else False
@@ -356,7 +414,7 @@ class Watch:
         self._kind, self._steps, self._counted = kind, 0, True
 
     def _open(self) -> None:
-        self._examined = True
+        self._examined, self._missed = True, False
         self._panel.open(self._step, self._turn)
         self._turn += 1
         if self._layer is not None:
@@ -377,6 +435,13 @@ class Watch:
         self._leave()
         self._examined = False
         return self._panel.close(self._step)
+
+    def _look_away(self) -> None:
+        """A glimpse is over."""
+        self._leave()
+        self._glimpsing = False
+        self._panel.close(self._step)
+        self._glimpsed += self._layer_seconds()
 
     def _hurry(self) -> None:
         """The step under way costs too much: leave it at the next call of any module."""
@@ -407,9 +472,11 @@ class Watch:
                 optimizer = reference()
                 if optimizer is not None and hasattr(optimizer, "param_groups"):
                     self._panel.call("on_optimizer", optimizer)
-            if self._overdue and not self._steps:
+            if self._steps or self._missed or not self._movable():
+                return
+            if self._overdue:
                 self._leave()
-            if self._examined and not self._inside and not self._steps and self._layer is not None:
+            if self._examined and not self._inside and self._layer is not None:
                 self._layer.enter(self._step)
                 self._inside = True
 
@@ -443,6 +510,8 @@ class Watch:
             self._step_ends("module")
         if self._examined:
             self._close()
+        if self._glimpsing:
+            self._look_away()
         self._scheduler.finish()
         self._panel.disarm()
         self._totals()
@@ -473,6 +542,8 @@ class Watch:
         children = {**children, "spawned": children["spawned"] + self.forks}
         self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._say("watch.children", children)
+        others = len(self._others - {self._owner})
+        self._say("watch.threads", {"training": 1 + others, "watched": 1})
         self._say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
         for name, value in self._scheduler.facts().items():
             self._say(name, value)

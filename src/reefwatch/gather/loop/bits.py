@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from reefwatch.gather.loop.unseen import aside, together
+from reefwatch.gather.loop.unseen import aside, dense, together
 
 _WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "int64"}
 
 
-def fingerprints(torch: Any, tensors: list[Any]) -> list[tuple[int, ...]]:
+def fingerprints(torch: Any, tensors: list[Any]) -> list[tuple[int, ...] | None]:
     """Per tensor two integers that differ, but for chance, when any bit differs.
+
+    None for one whose values cannot be read (`unseen.dense`).
 
     A plain sum of the words and a sum weighted by position within 64 classes, in int64 with wrap
     around: it sees values that moved as well as values that changed.
     """
     with aside(torch):
-        sums = [_sums(torch, tensor) for tensor in tensors]
-        flat = [int(v) for v in together(torch, [s for pair in sums for s in pair])]
-    return [(flat[2 * n], flat[2 * n + 1]) for n in range(len(tensors))]
+        parts = [dense(torch, tensor) for tensor in tensors]
+        sums = [_sums(torch, part) for part in parts if part is not None]
+        flat = iter([int(v) for v in together(torch, [s for pair in sums for s in pair])])
+    return [None if part is None else (next(flat), next(flat)) for part in parts]
 
 
-def _sums(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    local = getattr(tensor, "_local_tensor", tensor)  # a DTensor: what this rank holds
-    data = local.detach()
-    if data.layout is not torch.strided:
-        data = data._values()
+def _sums(torch: Any, data: Any) -> tuple[Any, Any]:
     data = torch.view_as_real(data.resolve_conj()) if data.is_complex() else data
     words = data.contiguous().flatten()
     if words.numel() == 0:

@@ -78,13 +78,14 @@ class Data(Instrument):
             return
         self._done.add(id(module))
         tensors = list(_tensors((args, kwargs)))[:8]
-        tensors = [t for t in tensors if plain(self._torch, t) and t.device.type != "meta"]
-        if not tensors:
-            return
+        if not tensors or not all(plain(self._torch, t) for t in tensors):
+            return  # one that cannot be read may be the one that changes
         parts = [t if t.numel() <= LARGEST else _part(t) for t in tensors]
+        prints = fingerprints(self._torch, parts)
+        if None in prints:
+            return
         seen = tuple(
-            (tuple(t.shape), str(t.dtype), bits)
-            for t, bits in zip(tensors, fingerprints(self._torch, parts), strict=True)
+            (tuple(t.shape), str(t.dtype), bits) for t, bits in zip(tensors, prints, strict=True)
         )
         root = self._roots.get(id(module))
         if root is None or root.ref() is not module:  # an id may be used again

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from reefwatch.gather.loop.unseen import plain
+
 SLOTS = 64
 """Scalars per batch; one small buffer per device holds them."""
 
@@ -24,7 +26,9 @@ class Deferred:
         self._ready: list[tuple[Any, float]] = []
 
     def push(self, scalar: Any, tag: Any) -> bool:
-        """Take one value. False when it cannot be taken (a graph is being captured)."""
+        """Take one value. False when it cannot be taken (a graph is being captured, a subclass)."""
+        if not plain(self._torch, scalar):
+            return False
         device = scalar.device
         if device.type == "cpu":
             self._ready.append((tag, float(scalar.item())))

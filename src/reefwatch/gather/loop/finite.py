@@ -50,7 +50,7 @@ class Finite(Instrument):
         self._series: dict[tuple[str, int], _Series] = {}
         self._rows: dict[int, dict[str, Any]] = {}
         self._backwards = self._seen = self._bad = self._ops = self._steps = self._steps_of = 0
-        self._stray = 0
+        self._stray = self._lost = 0
         self._flushed = 0.0
 
     def arm(self, tools: Tools) -> None:
@@ -67,6 +67,7 @@ class Finite(Instrument):
             return False
         self._steps += 1
         self._ops += flow.ops
+        self._lost += flow.lost
         with aside(self._torch):
             flow.settle()
         told = self._trace(flow)
@@ -121,10 +122,12 @@ class Finite(Instrument):
             pairs = [
                 (p, p.grad) for p in params if p.grad is not None and plain(self._torch, p.grad)
             ]
-            pairs = [(p, g) for p, g in pairs if g.layout is self._torch.strided and g.numel()]
-            sums = [g.sum(dtype=self._torch.float64) for _, g in pairs if not g.is_complex()]
+            strided = self._torch.strided
+            pairs = [(p, g) for p, g in pairs if g.layout is strided and g.numel()]
+            pairs = [(p, g) for p, g in pairs if not g.is_complex()]
+            sums = [g.sum(dtype=self._torch.float64) for _, g in pairs]
             values = together(self._torch, sums)
-        for (param, grad), value in zip(pairs, values, strict=False):
+        for (param, grad), value in zip(pairs, values, strict=True):
             if not math.isfinite(value):
                 self._bad_gradient(flow, optimizer, param, grad, value)
                 return
@@ -252,7 +255,7 @@ class Finite(Instrument):
             sink.fact("loop.losses", Unknown("no call of Tensor.backward was seen"))
         if self._ops:
             steps = {"steps": self._steps, "steps_of": max(self._steps_of, self._steps)}
-            value = {"ops": self._ops, **steps, "stray": self._stray}
+            value = {"ops": self._ops, **steps, "stray": self._stray, "lost": self._lost}
             sink.fact("loop.finite", Evidence("loop.finite", value, source="outputs of ops"))
         else:
             sink.fact("loop.finite", Unknown("no op was seen: no step was examined"))

@@ -53,12 +53,15 @@ class Flow:
         self._writer: dict[int, int] = {}
         self._resolved = 0
         self._sort: dict[Any, str] = {}
-        self.ops = 0
+        self.ops = self.lost = 0
 
     def add(self, call: Any) -> None:
         """Note one op. For a device nothing is read yet."""
         sort = self._sort.get(call.func) or self._classify(call)
-        if sort == "view" or len(self.made) >= KEPT:
+        if sort == "view":
+            return
+        if len(self.made) >= KEPT:
+            self.lost += 1
             return
         self.ops += 1
         written = call.args[0] if sort == "writes" and call.args else call.out
@@ -72,7 +75,11 @@ class Flow:
             self._write(call, out, sort, inputs)
 
     def _classify(self, call: Any) -> str:
-        returns = call.func._schema.returns
+        schema = getattr(call.func, "_schema", None)
+        if schema is None:  # a higher-order operator, one op with all that it runs
+            self._sort[call.func] = "op"
+            return "op"
+        returns = schema.returns
         sort = "op"
         if call.name.startswith(_UNWRITTEN):
             sort = "unwritten"
@@ -88,9 +95,9 @@ class Flow:
         if "batch_norm" in call.name and call.phase != "backward" and _updates_statistics(args):
             args = args[:3]  # its running statistics hold what the op itself has written by now
         for tensor in _tensors((*args, *call.kwargs.values())):
-            if not (tensor.is_floating_point() or tensor.is_complex()):
-                continue
             if not plain(self._torch, tensor) or tensor.layout is not self._torch.strided:
+                continue
+            if not (tensor.is_floating_point() or tensor.is_complex()):
                 continue
             key = tensor.untyped_storage()._cdata
             if key not in self._writer:

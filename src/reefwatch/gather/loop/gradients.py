@@ -17,7 +17,7 @@ from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.loop.place import user_place
-from reefwatch.gather.loop.unseen import nonzero, unseen
+from reefwatch.gather.loop.unseen import nonzero, plain, unseen
 
 SAMPLE = 4
 """Parameters per optimizer that are looked at in a step that is not examined."""
@@ -107,6 +107,9 @@ class _Optimizer:
         self.backwards = 0
         self.verdict: tuple[Any, ...] = ()
         self.place = ("", 0)
+        self.partly = False
+        """True when in some cycle only `few` of its parameters were looked at."""
+        self.params = self.params_of = 0
 
     def learn(self, optimizer: Any) -> None:
         """Take over the parameters again when groups were added."""
@@ -118,6 +121,7 @@ class _Optimizer:
         self.tracks = [known.get(id(p)) or _Track(p) for p in params if p.is_leaf]
         self.few = self.tracks[:: -(-len(self.tracks) // SAMPLE) or 1]
         self.size = size
+        self.params, self.params_of = len(self.few), len(self.tracks)
 
     def fold(self, other: _Optimizer) -> None:
         """Add the counts of another optimizer that is gone, and let the tensors go."""
@@ -126,6 +130,7 @@ class _Optimizer:
             return
         for count in ("updates", "cycles", "watched", "uncleared", "stale", "dropped"):
             setattr(self, count, getattr(self, count) + getattr(other, count))
+        self.partly |= other.partly
         if not self.place[0]:
             self.place = other.place
         if not self.names:
@@ -184,7 +189,7 @@ class Gradients(Instrument):
         how = _CLEARING.get(call.name)
         if how is None or not call.args:
             return
-        if how == "by value" and not (len(call.args) > 1 and _is_zero(call.args[1])):
+        if how == "by value" and not (len(call.args) > 1 and _is_zero(self._torch, call.args[1])):
             return
         first = call.args[0]
         for tensor in first if isinstance(first, (list, tuple)) else (first,):
@@ -225,8 +230,8 @@ class Gradients(Instrument):
         for (track, _), full in zip(
             suspects, nonzero(self._torch, [grad for _, grad in suspects]), strict=True
         ):
-            track.cleared |= not full
-            track.full = full
+            track.cleared |= full is False
+            track.full = bool(full)
 
     def after_backward(self, loss: Any) -> None:
         self._moment()
@@ -310,6 +315,7 @@ class Gradients(Instrument):
         self, state: _Optimizer, uncleared: list[_Track], known: bool, dropped: bool
     ) -> None:
         state.cycles += 1
+        state.partly |= not self._open
         state.watched += known
         state.dropped += dropped
         if not uncleared:
@@ -355,11 +361,18 @@ class Gradients(Instrument):
             }
             sink.event("loop.cycle", data, id=str(state.number))
         updates = sum(state.updates for state in states)
-        sink.fact("loop.training", Evidence("loop.training", updates > 0, source="optimizer steps"))
+        if self._backwards and not updates:
+            why = "backward ran and no update was seen (a compiled step, or one written by hand)"
+            sink.fact("loop.training", Unknown(why))
+        else:
+            training = Evidence("loop.training", updates > 0, source="optimizer steps")
+            sink.fact("loop.training", training)
         of = sum(state.cycles for state in states)
         watched = sum(state.watched for state in states)
         if watched:
-            value = {"watched": watched, "of": of}
+            params_of = sum(state.params_of for state in states)
+            params = sum(s.params if s.partly else s.params_of for s in states)
+            value = {"watched": watched, "of": of, "params": params, "params_of": params_of}
             sink.fact("loop.cycles", Evidence("loop.cycles", value, source="p.grad at each update"))
         elif of:
             why = "gradients are cleared in place, which only examined steps can show"
@@ -371,12 +384,13 @@ class Gradients(Instrument):
         self._write()
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(torch: Any, value: Any) -> bool:
     """A number, or a 0-dim tensor on the host, that is zero."""
     if isinstance(value, (int, float)):
         return value == 0
-    scalar = getattr(value, "dim", None) is not None and value.dim() == 0
-    return bool(scalar and value.device.type == "cpu" and value.item() == 0)
+    if not plain(torch, value) or value.dim() != 0 or value.device.type != "cpu":
+        return False
+    return bool(value.item() == 0)
 
 
 def _key(tensor: Any) -> int:

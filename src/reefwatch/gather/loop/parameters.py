@@ -16,7 +16,7 @@ from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.bits import fingerprints
 from reefwatch.gather.loop.modules import Modules, Root
 from reefwatch.gather.loop.place import user_place
-from reefwatch.gather.loop.unseen import aside, together, unseen
+from reefwatch.gather.loop.unseen import aside, dense, plain, together, unseen
 
 LOOKS = 8
 """Examined updates in which values are compared; later ones only when their number has doubled."""
@@ -142,7 +142,9 @@ class Parameters(Instrument):
     def _hold(self, optimizer: Any) -> None:
         """Which parameters it holds, and at what learning rate. Cheap when nothing is new."""
         groups = optimizer.param_groups
-        size = tuple((len(group["params"]), _moves(group.get("lr"))) for group in groups)
+        size = tuple(
+            (len(group["params"]), _moves(self._torch, group.get("lr"))) for group in groups
+        )
         ref, known_size = self._sizes.get(id(optimizer), (None, ()))
         if ref is not None and ref() is optimizer and known_size == size:
             return
@@ -181,9 +183,11 @@ class Parameters(Instrument):
         ]
         for known, param in pending:
             known.trainable = bool(param.requires_grad)
-        pending = [(k, p) for k, p in pending if k.trainable and p.device.type != "meta"]
+        pending = [(k, p) for k, p in pending if k.trainable]
         bits = fingerprints(self._torch, [param for _, param in pending])
         for (known, _), now in zip(pending, bits, strict=True):
+            if now is None:
+                continue
             if known.bits is None:
                 known.bits, known.first = now, self._updates
             known.changed = known.bits != now
@@ -197,6 +201,10 @@ class Parameters(Instrument):
         if not still or not grads:
             return
         with aside(torch):
+            still = [(k, part) for k, g in still if (part := dense(torch, g)) is not None]
+            grads = [part for g in grads if (part := dense(torch, g)) is not None]
+            if not still or not grads:
+                return
             wanted = [_largest(torch, g) for _, g in still] + [_largest(torch, g) for g in grads]
             values = together(torch, wanted)
         for (known, _), value in zip(still, values, strict=False):
@@ -234,6 +242,7 @@ class Parameters(Instrument):
             "in_optimizer": sum(k.held for k in everything),
             "changed": sum(k.changed for k in everything),
             "received": sum(k.received for k in everything),
+            "compared": sum(k.bits is not None for k in everything),
             "updates_watched": self._looks,
             "updates": self._updates,
             "names_complete": named,
@@ -287,15 +296,14 @@ def _problem(known: _Param) -> str:
     return "not changing" if certain else ""
 
 
-def _moves(rate: Any) -> bool:
+def _moves(torch: Any, rate: Any) -> bool:
     """True when a learning rate is not 0. One on a device is not read; it counts as not 0."""
     if isinstance(rate, (int, float)):
         return rate != 0
-    host = getattr(rate, "device", None) is not None and rate.device.type == "cpu"
-    return bool(rate.count_nonzero()) if host else True
+    if not plain(torch, rate) or rate.device.type != "cpu" or rate.numel() != 1:
+        return True
+    return bool(rate.item() != 0)
 
 
 def _largest(torch: Any, grad: Any) -> Any:
-    grad = getattr(grad, "_local_tensor", grad).detach()
-    grad = grad._values() if grad.layout is not torch.strided else grad
     return grad.abs().amax().float() if grad.numel() else torch.zeros((), device=grad.device)

@@ -24,6 +24,8 @@ from reefwatch.gather.loop.unseen import unseen
 SAMPLE = 8
 """Modules per optimizer whose mode is read at each update."""
 SEARCHES = 3
+ENOUGH = 3
+"""Evaluation calls, after which none is looked for outside examined steps."""
 
 
 class _Trained:
@@ -37,6 +39,7 @@ class _Trained:
         owners = {id(m): m for p in params if (m := modules.owner(p)) is not None}
         some = list(owners.values())[:: max(1, len(owners) // SAMPLE)]
         self.owners = [weakref.ref(owner) for owner in some]
+        self.owners_of = len(owners)
 
     def training(self) -> bool:
         """True when any part of them is in train mode, or nothing is left of them."""
@@ -75,7 +78,7 @@ class Phases(Instrument):
         self._call: _Call | None = None
         self._pending: list[_Call] = []
         self._calls = self._noisy_calls = self._windows = self._windows_with = 0
-        self._in_window = self._called = False
+        self._in_window = self._called = self._glimpsing = False
 
     def arm(self, tools: Tools) -> None:
         self._tools = tools
@@ -112,7 +115,20 @@ class Phases(Instrument):
     def open(self, step: int) -> None:
         self._in_window = self._called = False
 
+    def wants_glimpse(self) -> bool:
+        if self._calls >= ENOUGH or not self._trained:
+            return False
+        return any(root.noisy for t in self._trained.values() for root in t.roots)
+
+    def glimpse(self, step: int) -> None:
+        self._called = False
+        self._glimpsing = True
+
     def close(self, step: int) -> bool:
+        if self._glimpsing:  # not a whole step: it tells nothing of how often a step evaluates
+            self._glimpsing = False
+            self._end_call()
+            return False
         if self._trained and self._called:
             self._windows += 1
             self._windows_with += self._in_window
@@ -206,7 +222,12 @@ class Phases(Instrument):
 
     def _write_mode(self) -> None:
         sink = self._tools.sink
-        value = {"train_steps": self._train, "eval_steps": self._eval}
+        trained = self._trained.values()
+        modules = {
+            "modules": sum(len(t.owners) for t in trained),
+            "modules_of": sum(t.owners_of for t in trained),
+        }
+        value = {"train_steps": self._train, "eval_steps": self._eval, **modules}
         evidence = Evidence("loop.mode", value, source="Module.training at each update")
         if self._train or self._eval:
             sink.fact("loop.mode", evidence)

@@ -38,11 +38,36 @@ def plain(torch: Any, value: Any) -> bool:
     )
 
 
-def nonzero(torch: Any, tensors: list[Any]) -> list[bool]:
-    """Per tensor, whether any element is not zero. One synchronisation per device."""
+def dense(torch: Any, value: Any) -> Any:
+    """The plain dense tensor that holds the values of `value` on this rank, or None.
+
+    Every instrument that computes on a tensor of the program asks this or `plain` first. Of a
+    DTensor it is the shard that lies here; of a sparse tensor the values that it names. What has
+    none (another subclass, a fake or wrapped tensor) is skipped, and must not count as seen.
+    """
+    local = getattr(value, "_local_tensor", value)
+    if not plain(torch, local):
+        return None
+    local = local.detach()
+    if local.layout is torch.strided:
+        return local
+    try:
+        values = local._values()
+    except (RuntimeError, NotImplementedError):  # mkldnn and the like
+        return None
+    return values if plain(torch, values) else None
+
+
+def nonzero(torch: Any, tensors: list[Any]) -> list[bool | None]:
+    """Per tensor, whether any element is not zero; None where that cannot be read.
+
+    One synchronisation per device.
+    """
     with aside(torch):
-        dense = [t._values() if t.layout is not torch.strided else t for t in tensors]
-        return [bool(n) for n in together(torch, [t.count_nonzero() for t in dense])]
+        parts = [dense(torch, t) for t in tensors]
+        counts = together(torch, [p.count_nonzero() for p in parts if p is not None])
+        told = iter(counts)
+        return [None if p is None else bool(next(told)) for p in parts]
 
 
 def together(torch: Any, scalars: list[Any]) -> list[float]:

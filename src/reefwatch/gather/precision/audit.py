@@ -9,6 +9,7 @@ from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.dtypes import FLOATS, short
 from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.ops import OTHER_THREADS
 from reefwatch.gather.precision.arithmetic import kind_of
 from reefwatch.gather.precision.cause import HIGH, Policy, of_cast, of_op
 from reefwatch.gather.precision.claim import claim_of
@@ -363,6 +364,9 @@ class PrecisionAudit(Instrument):
         }
         if not all_:
             facts["precision.autocast"] = facts["precision.compute"]
+        elif not inside and self._layer is not None and OTHER_THREADS in self._layer.unseen:
+            why = "other threads trained, and autocast may have been entered in them"
+            facts["precision.autocast"] = Unknown(why)
         elif self._compiled_calls and not inside:
             why = "compiled code ran, and autocast may have been entered inside it"
             facts["precision.autocast"] = Unknown(why)

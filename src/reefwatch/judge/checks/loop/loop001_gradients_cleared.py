@@ -30,7 +30,14 @@ def _cycle(**parts: Any) -> Event:
 
 def _covers(case: Case) -> tuple[Coverage, ...]:
     cycles = case.value("loop.cycles")
-    return (Coverage("update cycles", cycles["watched"], cycles["of"]),)
+    covers = [Coverage("update cycles", cycles["watched"], cycles["of"])]
+    params, of = cycles.get("params", 1), cycles.get("params_of", 1)
+    if params < of:  # in steps that are not examined a few stand for all
+        covers.append(Coverage("parameters", params, of))
+    threads = case.known("watch.threads", {"watched": 1, "training": 1})
+    if threads["training"] > threads["watched"]:
+        covers.append(Coverage("training threads", threads["watched"], threads["training"]))
+    return tuple(covers)
 
 
 @check(

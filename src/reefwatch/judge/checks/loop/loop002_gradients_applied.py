@@ -23,7 +23,9 @@ def _cycle(dropped: int) -> Event:
 
 def _covers(case: Case) -> tuple[Coverage, ...]:
     cycles = case.value("loop.cycles")
-    return (Coverage("update cycles", cycles["watched"], cycles["of"]),)
+    params, of = cycles.get("params", 1), cycles.get("params_of", 1)
+    sampled = (Coverage("parameters", params, of),) if params < of else ()
+    return (Coverage("update cycles", cycles["watched"], cycles["of"]), *sampled)
 
 
 _FACTS: dict[str, Any] = {"loop__training": True, "loop__cycles": {"watched": 9, "of": 9}}

@@ -27,7 +27,9 @@ def _param(name: str, problem: str, **parts: Any) -> Event:
 
 def _covers(case: Case) -> tuple[Coverage, ...]:
     value = case.value("loop.params")
-    return (Coverage("updates", value["updates_watched"], value["updates"]),)
+    of = value["trainable"]
+    compared = Coverage("parameters", value.get("compared", of), of)
+    return (Coverage("updates", value["updates_watched"], value["updates"]), compared)
 
 
 _FACTS: dict[str, Any] = {

@@ -31,7 +31,9 @@ def _row(**parts: Any) -> Event:
 
 def _covers(case: Case) -> tuple[Coverage, ...]:
     value = case.value("loop.finite")
-    return (Coverage("steps", value["steps"], value["steps_of"]),)
+    ops, lost = value["ops"], value.get("lost", 0)
+    kept = (Coverage("ops", ops, ops + lost),) if lost else ()
+    return (Coverage("steps", value["steps"], value["steps_of"]), *kept)
 
 
 _FACTS: dict[str, Any] = {

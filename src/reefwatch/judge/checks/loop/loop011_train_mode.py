@@ -26,7 +26,9 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
     value: Any = case.value("loop.mode")
     steps = value["train_steps"] + value["eval_steps"]
     told = case.known("loop.params") or {}
-    return (Coverage("updates", steps, max(steps, told.get("updates", steps))),)
+    modules, of = value.get("modules", 1), value.get("modules_of", 1)
+    sampled = (Coverage("modules", modules, of),) if modules < of else ()
+    return (Coverage("updates", steps, max(steps, told.get("updates", steps))), *sampled)
 
 
 @check(
