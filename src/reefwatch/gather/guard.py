@@ -155,6 +155,11 @@ class Panel:
                 for guard in heeding:
                     guard.call(moment, *args)
 
+    def look(self, looking: bool) -> None:
+        """Whether the instruments look at the step that begins, or pass it over."""
+        for guard in self.guards:
+            guard.instrument.passing = not looking
+
     def open(self, step: int, turn: int) -> None:
         """Begin an examined step for those whose turn it is."""
         with Shield(self._torch):
