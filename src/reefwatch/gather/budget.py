@@ -46,6 +46,9 @@ class Scheduler:
         self._looks: deque[float] = deque(maxlen=RECENT)
         self._passes: deque[float] = deque(maxlen=RECENT)
         self._every = 1
+        self._plain_now: float | None = None
+        self._cost_now = 0.0
+        self._stale = False
         self._clock = clock
         self._since = clock()
         self._settled = 0
@@ -102,8 +105,10 @@ class Scheduler:
         if examined:
             cost += self._layer_cost(seconds, layer)
             self._costs.append(cost)
+            self._cost_now = _median(self._costs) or 0.0
         else:
             self._plain.append(seconds)
+            self._stale |= not self.ended or not self.steady_steps & 7  # a median takes a while
             (self._looks if self.looking else self._passes).append(fixed)
         if self.ended:
             self.steady_looked += self.looking
@@ -137,6 +142,7 @@ class Scheduler:
             self.ended = ""
         self._plain.clear()
         self._costs.clear()
+        self._plain_now, self._cost_now = None, 0.0
 
     def left(self) -> float:
         """Seconds of overhead that the step under way may cost before it must be left."""
@@ -146,7 +152,10 @@ class Scheduler:
 
     def plain_seconds(self) -> float | None:
         """Median time of recent plain steps; None before there was one."""
-        return _median(self._plain)
+        if self._plain_now is None or self._stale:
+            self._stale = False
+            self._plain_now = _median(self._plain)
+        return self._plain_now
 
     def spent_share(self) -> float:
         """The part of the wall time since the exam that was spent on examining."""
@@ -170,7 +179,7 @@ class Scheduler:
         return {"watch.exam": {**exam, "ended": self.ended}, "watch.budget": {**spent, **steady}}
 
     def _expected(self) -> float:
-        return _median(self._costs) or 0.0
+        return self._cost_now
 
     def _layer_cost(self, seconds: float, layer: float) -> float:
         plain = self.plain_seconds()
