@@ -392,6 +392,8 @@ class Watch:
     def _hurry(self) -> None:
         """The step under way costs too much: leave it at the next call of any module."""
         self._overdue = True
+        if self._scheduler.examined == self._cut:  # no step was seen to its end so far
+            self._layer.locator.miss("the rest of a step that cost more than was allowed")
         self._cut += 1
         self._layer.mute()
         if self._calls is not None:
