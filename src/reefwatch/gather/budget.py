@@ -13,6 +13,11 @@ PLAIN_AT, PLAIN_EVERY = 3, 8
 """Steps of the exam that are left plain: the fourth, and each eighth, to learn their time."""
 RECENT = 9
 """Steps that a median is taken over."""
+FIXED_PART = 0.25
+"""Of the share, what looks in steps that are not examined may cost; beyond it, steps are passed
+over."""
+MOST_PASSED = 64
+"""At least every so many-th step is looked at, whatever it costs."""
 DISTRUST = 5.0
 """An examined step that took longer than a plain one by more than this many times the layer's own
 time did other work as well (a validation pass, a checkpoint): the excess is not ours."""
@@ -35,7 +40,15 @@ class Scheduler:
         """Why the exam is over; empty while it goes on."""
         self.steady_spent = 0.0
         self.steady_examined = 0
-        self.steady_steps = 0
+        self.steady_steps = self.steady_looked = 0
+        self.looking = True
+        """True when the instruments look at the step under way."""
+        self._looks: deque[float] = deque(maxlen=RECENT)
+        self._passes: deque[float] = deque(maxlen=RECENT)
+        self._every = 1
+        self._plain_now: float | None = None
+        self._cost_now = 0.0
+        self._stale = False
         self._clock = clock
         self._since = clock()
         self._settled = 0
@@ -52,6 +65,23 @@ class Scheduler:
             return False
         allowed = self.share * (self._clock() - self._since)
         return self.steady_spent + self._expected() < allowed
+
+    def look(self, step: int, examined: bool) -> bool:
+        """True when the instruments are to look at `step`; they pass over the others.
+
+        A look is what the hooks of such a step cost beyond those of one that is passed over.
+        """
+        self.looking = examined or not self.ended or step % self._every == 0
+        return self.looking
+
+    def _thin(self) -> None:
+        """How often the share allows a look, as a power of two."""
+        look = (_median(self._looks) or 0.0) - (min(self._passes) if self._passes else 0.0)
+        allowed = FIXED_PART * self.share * (self.plain_seconds() or 0.0)
+        every = 1
+        while allowed and every < MOST_PASSED and look > allowed * every:
+            every *= 2
+        self._every = every
 
     def stride(self) -> int:
         """Every how many steps the share allows an examined one, as a power of two.
@@ -75,9 +105,15 @@ class Scheduler:
         if examined:
             cost += self._layer_cost(seconds, layer)
             self._costs.append(cost)
+            self._cost_now = _median(self._costs) or 0.0
         else:
             self._plain.append(seconds)
+            self._stale |= not self.ended or not self.steady_steps & 7  # a median takes a while
+            (self._looks if self.looking else self._passes).append(fixed)
         if self.ended:
+            self.steady_looked += self.looking
+            if not self.steady_steps & 15:
+                self._thin()
             self.steady_spent += cost
             self.steady_steps += 1
             self.steady_examined += examined
@@ -98,11 +134,15 @@ class Scheduler:
     def resettle(self) -> None:
         """Steps are of another kind from here on; what was learned before says little of them."""
         self._settled = 0
-        self.exam_steps = self.steady_examined = self.steady_steps = 0
+        self.exam_steps = self.steady_examined = self.steady_steps = self.steady_looked = 0
+        self._looks.clear()
+        self._passes.clear()
+        self._every = 1
         if self.ended and self.exam_spent < self.allowance:
             self.ended = ""
         self._plain.clear()
         self._costs.clear()
+        self._plain_now, self._cost_now = None, 0.0
 
     def left(self) -> float:
         """Seconds of overhead that the step under way may cost before it must be left."""
@@ -112,7 +152,10 @@ class Scheduler:
 
     def plain_seconds(self) -> float | None:
         """Median time of recent plain steps; None before there was one."""
-        return _median(self._plain)
+        if self._plain_now is None or self._stale:
+            self._stale = False
+            self._plain_now = _median(self._plain)
+        return self._plain_now
 
     def spent_share(self) -> float:
         """The part of the wall time since the exam that was spent on examining."""
@@ -127,11 +170,16 @@ class Scheduler:
         """`watch.exam` and `watch.budget`; times in seconds."""
         exam = {"steps": self.exam_steps, "seconds": self.exam_spent, "allowance": self.allowance}
         spent = {"share": self.share, "spent_share": self.spent_share()}
-        steady = {"examined": self.steady_examined, "of": self.steady_steps}
+        steady = {
+            "examined": self.steady_examined,
+            "looked": self.steady_looked,
+            "of": self.steady_steps,
+            "look": _median(self._looks),
+        }
         return {"watch.exam": {**exam, "ended": self.ended}, "watch.budget": {**spent, **steady}}
 
     def _expected(self) -> float:
-        return _median(self._costs) or 0.0
+        return self._cost_now
 
     def _layer_cost(self, seconds: float, layer: float) -> float:
         plain = self.plain_seconds()

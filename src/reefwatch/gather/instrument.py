@@ -46,6 +46,8 @@ class Instrument:
     torch.func's transforms. Computing with those can end the process."""
     every: int = 1
     """Opened in every so many of the examined steps only: for an instrument that costs more."""
+    passing: bool = False
+    """Set by the Watch in a step that is passed over to keep to the budget: count, do not look."""
 
     def arm(self, tools: Tools) -> None:
         """Torch has just been imported (or the watch has just begun)."""

@@ -171,6 +171,11 @@ class OpLayer:
         for other in reversed(above):
             _push_mode(other)
 
+    def mute(self) -> None:
+        """Look at no more ops of this step, wherever the mode lies: it only passes them on."""
+        if self._mode is not None:
+            self._mode.layer = None
+
     def drop(self, listener: Instrument, error: Exception) -> None:
         """A listener failed: it hears no more, and the record says so."""
         self._listeners = [kept for kept in self._listeners if kept is not listener]

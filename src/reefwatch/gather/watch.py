@@ -25,8 +25,6 @@ STATUS_SECONDS = 0.5
 """At most this often the live line is told anything."""
 BLIND_BACKWARDS = 8
 """Backward passes without an update, where something was compiled, after which none is awaited."""
-LOOK_EVERY = 64
-"""Ops after which an examined step is asked whether it costs too much."""
 GLIMPSE = 200
 """Ops of a block without gradients that are looked at outside an examined step."""
 GLIMPSES = 12
@@ -143,7 +141,9 @@ class Watch:
         self._overdue = False
         self._postponed = ""
         """The kind of a step that ended where the op layer cannot be left."""
-        self._layer_before = 0.0
+        self._layer_before = self._limit = 0.0
+        self._cut = 0
+        """Examined steps of which the rest was not seen: they cost too much."""
         self._mark = self._boundary = self._started = perf_counter()
         self._fixed = self._carried = 0.0
         self._said = 0.0
@@ -299,9 +299,9 @@ class Watch:
         if self._glimpsing:
             if self._layer.ops - self._ops_before >= GLIMPSE and not self._overdue:
                 self._guarded("on_op", self._hurry)
-        elif not self._layer.ops % LOOK_EVERY and not self._overdue:
-            half = 1.0 if self._steps or self._optimizers else 2.0
-            if self._layer_seconds() > self._scheduler.left() / half:
+        elif self._layer.seconds > self._limit and not self._overdue:
+            self._limit = self._most()
+            if self._layer.seconds > self._limit:
                 self._guarded("on_op", self._hurry)
 
     # -- steps ----------------------------------------------------------------------------------
@@ -395,7 +395,11 @@ class Watch:
         if self._step == 1:
             self._describe_device()
         profiled = self._torch._C._autograd._profiler_enabled()
-        if not profiled and self._scheduler.examine(self._step):
+        examine = not profiled and self._scheduler.examine(self._step)
+        looking = self._scheduler.looking
+        if self._scheduler.look(self._step, examine) != looking:
+            self._panel.look(not looking)
+        if examine:
             self._open()
         elif kind == "module" and self._scheduler.ended:
             self._narrow()
@@ -419,8 +423,17 @@ class Watch:
         self._turn += 1
         if self._layer is not None:
             self._layer_before = self._layer.seconds
+            self._limit = self._most()
             self._layer.enter(self._step)
             self._inside = True
+
+    def _most(self) -> float:
+        """What the layer's clock may show before the step under way must be left.
+
+        Reaching it by the dispatcher, and what the instruments do when the step closes, cost
+        about as much again as the layer itself.
+        """
+        return float(self._layer_before + self._scheduler.left() / 2.0)
 
     def _leave(self) -> None:
         if self._inside:
@@ -446,8 +459,10 @@ class Watch:
     def _hurry(self) -> None:
         """The step under way costs too much: leave it at the next call of any module."""
         self._overdue = True
-        if hasattr(self._layer, "mute"):
-            self._layer.mute()
+        if self._scheduler.examined == self._cut:  # no step was seen to its end so far
+            self._layer.locator.miss("the rest of a step that cost more than was allowed")
+        self._cut += 1
+        self._layer.mute()
         if self._calls is not None:
             self._calls.watch()
 
@@ -546,7 +561,7 @@ class Watch:
         self._say("watch.threads", {"training": 1 + others, "watched": 1})
         self._say("watch.compile", {"used": self._compiles > 0, "calls": self._compiles})
         for name, value in self._scheduler.facts().items():
-            self._say(name, value)
+            self._say(name, value if name != "watch.exam" else {**value, "cut": self._cut})
         looked = max(1, self._scheduler.examined)
         self._say("watch.cost", {g.name: g.seconds / looked for g in self._panel.guards}, "s")
 

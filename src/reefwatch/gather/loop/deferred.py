@@ -21,6 +21,7 @@ class Deferred:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._buffer: Any = None
+        self._slots: tuple[Any, ...] = ()
         self._tags: list[Any] = []
         self._flying: list[tuple[Any, Any, list[Any]]] = []
         self._ready: list[tuple[Any, float]] = []
@@ -38,7 +39,9 @@ class Deferred:
         if self._buffer is None or self._buffer.device != device:
             self.flush()
             self._buffer = self._torch.empty(SLOTS, dtype=self._torch.float64, device=device)
-        self._buffer[len(self._tags)].copy_(scalar.detach().reshape(()))
+            self._slots = self._buffer.unbind()
+        scalar = scalar.detach()
+        self._slots[len(self._tags)].copy_(scalar if not scalar.dim() else scalar.reshape(()))
         self._tags.append(tag)
         if len(self._tags) == SLOTS:
             self.flush()

@@ -81,6 +81,8 @@ class Finite(Instrument):
 
     def before_backward(self, loss: Any) -> None:
         number, self._backwards = self._backwards, self._backwards + 1
+        if self.passing:
+            return
         torch = self._torch
         with unseen(torch):
             if not plain(torch, loss) or loss.numel() != 1 or not loss.is_floating_point():
@@ -90,10 +92,10 @@ class Finite(Instrument):
             if series is None:
                 series = self._series[place] = _Series(len(self._series), place)
             tag = (number, series, loss.dtype)
-            if torch._C._len_torch_dispatch_stack() or loss.device.type != "cpu":
+            if torch._C._len_torch_dispatch_stack() or torch.is_grad_enabled():
                 with aside(torch):
                     self._seen += self._deferred.push(loss, tag)
-            else:  # on the host, and nobody looks: no context is needed
+            else:  # nobody looks: no context is needed
                 self._seen += self._deferred.push(loss, tag)
         start = self._flow.writer(loss) if self._flow is not None else None
         if start is not None:

@@ -105,6 +105,8 @@ class _Optimizer:
         self.names: list[str] = []
         self.since = self.moment = -1
         self.backwards = 0
+        self.passed = False
+        """True when the cycle under way began in a step that was passed over."""
         self.verdict: tuple[Any, ...] = ()
         self.place = ("", 0)
         self.partly = False
@@ -166,6 +168,7 @@ class Gradients(Instrument):
         with unseen(self._torch):
             for state in self._optimizers.values():
                 if state.moment == self._moments:  # its update has just opened this step
+                    state.passed = False
                     for track in state.tracks:
                         track.start()
 
@@ -213,6 +216,8 @@ class Gradients(Instrument):
     def before_backward(self, loss: Any) -> None:
         self._moment()
         self._backwards += 1
+        if self.passing:
+            return
         with unseen(self._torch):
             suspects = [
                 (track, grad)
@@ -235,6 +240,8 @@ class Gradients(Instrument):
 
     def after_backward(self, loss: Any) -> None:
         self._moment()
+        if self.passing:
+            return
         with unseen(self._torch):
             for state in self._optimizers.values():
                 if state.updates:
@@ -248,6 +255,8 @@ class Gradients(Instrument):
         if state is None or state.ref() is not optimizer:
             state = self._register(optimizer)
         state.backwards = self._backwards
+        if self.passing:
+            return
         stale: list[tuple[_Track, Any]] = []
         with unseen(self._torch):
             state.learn(optimizer)
@@ -278,7 +287,16 @@ class Gradients(Instrument):
         if state is None or state.ref() is not optimizer:
             return
         self._moment()
-        if state.updates:
+        if self.passing:  # the cycle counts among those that were not watched
+            state.cycles += bool(state.updates)
+            state.updates += 1
+            state.passed = True
+            state.since, state.moment = self._unexamined, self._moments
+            return
+        if state.passed:  # what the sampled gradients were before this cycle is not known
+            state.passed = False
+            state.cycles += bool(state.updates)
+        elif state.updates:
             if self._backwards != state.backwards:  # a closure: the gradients were made inside
                 state.verdict = self._judge(state)
                 self._locate(state)

@@ -131,6 +131,8 @@ class Parameters(Instrument):
                     known.received = param is not None and param.is_leaf and param.grad is not None
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
+        if self.passing:
+            return
         with unseen(self._torch):
             self._hold(optimizer)
         if not self._open:

@@ -89,6 +89,8 @@ class Phases(Instrument):
 
     def before_backward(self, loss: Any) -> None:
         self._end_call()
+        if self.passing:
+            return
         self._backwards += 1
         with unseen(self._torch):
             if self._torch.is_autocast_enabled(loss.device.type):
@@ -102,7 +104,7 @@ class Phases(Instrument):
             if self._searches < SEARCHES:
                 self._new[id(optimizer)] = weakref.ref(optimizer)
             return
-        if not trained.owners or not any(root.noisy for root in trained.roots):
+        if self.passing or not trained.owners or not any(root.noisy for root in trained.roots):
             return
         if trained.training():
             self._train += 1

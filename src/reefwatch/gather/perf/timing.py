@@ -204,7 +204,8 @@ class Rows:
         """The data of a `perf.steps` event; None when no step has ended since the last one."""
         if not self._seconds:
             return None
-        row = {"first": self._first, "seconds": self._seconds, "examined": self._marks}
+        seconds = [float(f"{each:.6g}") for each in self._seconds]
+        row = {"first": self._first, "seconds": seconds, "examined": self._marks}
         row["every"] = self._every
         self._first += len(self._seconds) * self._every
         self._written += len(self._seconds)
@@ -214,7 +215,7 @@ class Rows:
         return row
 
     def _push(self) -> None:
-        self._seconds.append(float(f"{self._sum / self._held:.6g}"))
+        self._seconds.append(self._sum / self._held)
         self._marks.append(self._mark)
         self._sum, self._held, self._mark = 0.0, 0, 0
 
