@@ -261,7 +261,9 @@ class Watch:
         """
         if self._examined or self._inside or not self._trains or self._glimpses >= GLIMPSES:
             return
-        if self._layer is None or not self._scheduler.share or not self._movable():
+        if not self._scheduler.ended or not self._scheduler.share:
+            return  # the exam sees what is part of each step, in whole steps
+        if self._layer is None or not self._movable():
             return
         core = self._torch._C
         if core._len_torch_dispatch_stack() or core._autograd._profiler_enabled():
