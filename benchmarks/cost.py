@@ -1,8 +1,8 @@
 """What watching costs, and how much was seen for it.
 
-Blocks of plain and of watched steps alternate in one process, so that a drift of the machine falls
-on both; what is reported is the median over rounds of the ratio of their times, examined steps
-included. See benchmarks/README.md.
+Short blocks of plain and of watched steps alternate in one process, so that a drift of the machine
+falls on both; what is reported is the median over neighbouring blocks of the ratio of their times,
+examined steps included. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from models import WORKLOADS, Training
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import reefwatch
+from reefwatch.gather.moments import Moments
 
 HERE = Path(__file__).parent
 MOST_EXAM_STEPS = 400
+SHORT = 8
+"""Steps of a block: short, so that two neighbours see the same machine."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Round:
     watched: float
     """Mean step of the steady state under watch, examined steps included."""
     watched_median: float
+    ratios: list[float] = field(default_factory=list)
+    """Watched over plain, of each pair of neighbouring blocks."""
     cpu_ratio: float = 0.0
     """The same ratio in CPU time of the process, which other programs disturb less."""
     exam_steps: int = 0
@@ -126,10 +131,8 @@ class Bench:
         return Block(time.perf_counter() - begun, time.process_time() - cpu, times)
 
     def round(self, folder: Path) -> Round:
-        """Half of the plain steps come before the watch and half after it."""
+        """One watch: its exam, then short blocks in turn, with its hooks in place and without."""
         synced = median(self.block(10, each=True).times)
-        half = max(1, self.plan.steps // 2)
-        plain = self.block(half)
         begun = time.perf_counter()
         watch = reefwatch.watch(
             claim="bf16-mixed", exam=self.plan.exam, budget=self.plan.budget, out=folder
@@ -137,16 +140,17 @@ class Bench:
         with watch:
             started = time.perf_counter()
             exam, examined = self.exam(watch)
-            watched = self.block(2 * half)
+            plain, watched, ratios = self.pairs(watch)
             seen = counts(watch)
             stopped = time.perf_counter()
         done = time.perf_counter()
-        plain = plain.then(self.block(half))
+        steps = len(plain.times)
         return Round(
-            plain=plain.seconds / (2 * half),
+            plain=plain.seconds / steps,
             plain_median=median(plain.times),
-            watched=watched.seconds / (2 * half),
+            watched=watched.seconds / steps,
             watched_median=median(watched.times),
+            ratios=ratios,
             cpu_ratio=watched.cpu / plain.cpu,
             exam_steps=len(exam),
             exam_overhead=sum(exam) - len(exam) * synced,
@@ -156,6 +160,24 @@ class Bench:
             stop=done - stopped,
             facts=facts(watch),
         )
+
+    def pairs(self, watch: reefwatch.watch) -> tuple[Block, Block, list[float]]:
+        """(plain, watched, the ratio of each pair of neighbours), in the order ABBA.
+
+        Only the hooks come and go, the watch stays: a step at each change is not counted.
+        """
+        plain, watched = Block(0.0, 0.0, []), Block(0.0, 0.0, [])
+        ratios = []
+        for number in range(max(2, self.plan.steps // SHORT)):
+            told = {}
+            for on in (True, False) if number % 2 else (False, True):
+                switch(watch, on)
+                self.block(1)
+                told[on] = self.block(SHORT)
+            switch(watch, True)
+            plain, watched = plain.then(told[False]), watched.then(told[True])
+            ratios.append(told[True].seconds / told[False].seconds)
+        return plain, watched, ratios
 
     def exam(self, watch: reefwatch.watch) -> tuple[list[float], list[float]]:
         """(every step until the exam is over, those that were examined)."""
@@ -181,6 +203,17 @@ class Bench:
                 with mode():
                     ratios[name].append(self.block(steps).seconds / plain)
         return {name: median(values) for name, values in ratios.items()}
+
+
+def switch(watch: reefwatch.watch, on: bool) -> None:
+    """Put the hooks of a watch that is on in their places, or take them off. Not public either."""
+    live = watch._session._watch  # type: ignore[union-attr]
+    if live._moments is not None:
+        live._moments.remove()
+        live._moments = None
+    if on:
+        live._moments = Moments(torch, live)
+        live._moments.install()
 
 
 def scheduler(watch: reefwatch.watch) -> Any:
@@ -224,14 +257,16 @@ def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]
         with scratch() as folder:
             rounds.append(bench.round(folder))
         last = rounds[-1]
-        say(f"{name}: round {number + 1} of {plan.rounds}, ratio {last.watched / last.plain:.4f}")
-    ratios = sorted(each.watched / each.plain for each in rounds)
+        say(f"{name}: round {number + 1} of {plan.rounds}, ratio {median(last.ratios):.4f}")
+    ratios = sorted(ratio for each in rounds for ratio in each.ratios)
     return {
         "about": WORKLOADS[name].about,
         "plain_ms": 1e3 * median(each.plain for each in rounds),
         "ratio": median(ratios),
-        "ratio_low": ratios[0],
-        "ratio_high": ratios[-1],
+        "ratio_low": ratios[len(ratios) // 4],
+        "ratio_high": ratios[-1 - len(ratios) // 4],
+        "ratio_of_sums": sum(each.watched for each in rounds) / sum(each.plain for each in rounds),
+        "pairs": len(ratios),
         "ratio_of_medians": median(each.watched_median / each.plain_median for each in rounds),
         "cpu_ratio": median(each.cpu_ratio for each in rounds),
         "exam_step_ratio": median(each.exam_step for each in rounds),
@@ -239,7 +274,7 @@ def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]
         "exam_allowance_s": plan.exam,
         "exam_steps": median(each.exam_steps for each in rounds),
         "examined": sum(each.examined for each in rounds),
-        "of": plan.rounds * plan.steps,
+        "of": sum(len(each.ratios) for each in rounds) * (SHORT + 1),
         "start_s": median(each.start for each in rounds),
         "stop_s": median(each.stop for each in rounds),
         "facts": rounds[-1].facts,
@@ -317,7 +352,7 @@ def table(told: dict[str, Any]) -> str:
     where += f"Python {machine['python']}, Reefwatch {machine['reefwatch']}; {machine['rounds']} "
     where += f"rounds of {machine['steps']} plain and {machine['steps']} watched steps."
     lines = [where, ""]
-    head = ["model", "plain step", "watched / plain", "lowest - highest", "ratio of medians"]
+    head = ["model", "plain step", "watched / plain", "middle half", "ratio of sums"]
     head += [
         "in CPU time",
         "examined in the steady state",
@@ -334,8 +369,8 @@ def table(told: dict[str, Any]) -> str:
             f"{name}: {one['about']}",
             f"{one['plain_ms']:.1f} ms",
             f"**{one['ratio']:.3f}**",
-            f"{one['ratio_low']:.3f} - {one['ratio_high']:.3f}",
-            f"{one['ratio_of_medians']:.3f}",
+            f"{one['ratio_low']:.3f} - {one['ratio_high']:.3f} ({one['pairs']} pairs)",
+            f"{one['ratio_of_sums']:.3f}",
             f"{one['cpu_ratio']:.3f}",
             f"{one['examined']} of {one['of']} steps",
             f"{one['exam_step_ratio']:.2f}",
