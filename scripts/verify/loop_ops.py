@@ -126,11 +126,6 @@ def sweep(seconds: float, only: str, listener: bool) -> Swept:
     """(counts, modes in which each op differs, what the audit failed on)."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    memory = Memory()
-    tools = Tools(torch, memory, time.perf_counter, None, {"claim": "bf16-mixed"})
-    audit = PrecisionAudit()
-    audit.arm(tools)
-    listeners: list[Instrument] = [audit] if listener else []
     counts: Counter[str] = Counter()
     differ: dict[str, set[str]] = defaultdict(set)
     failed: dict[str, str] = {}
@@ -142,6 +137,12 @@ def sweep(seconds: float, only: str, listener: bool) -> Swept:
             if dtype not in op.supported_dtypes("cpu"):
                 continue
             counts["ops x dtypes"] += 1
+            # an audit for each: one that had met every op would write its whole table each time
+            memory = Memory()
+            tools = Tools(torch, memory, time.perf_counter, None, {"claim": "bf16-mixed"})
+            audit = PrecisionAudit()
+            audit.arm(tools)
+            listeners: list[Instrument] = [audit] if listener else []
             for mode, grad in modes(op, dtype):
                 began = time.perf_counter()
                 try:
@@ -174,7 +175,7 @@ def sweep(seconds: float, only: str, listener: bool) -> Swept:
                             break
                 except Exception as error:
                     counts[f"no samples ({type(error).__name__})"] += 1
-    audit.disarm()
+            audit.disarm()
     return counts, differ, failed
 
 
