@@ -206,12 +206,19 @@ class Bench:
 
 
 def switch(watch: reefwatch.watch, on: bool) -> None:
-    """Put the hooks of a watch that is on in their places, or take them off. Not public either."""
+    """Put the hooks of a watch that is on in their places, or take them off. Not public either.
+
+    The time between is not the watch's: its budget is a share of the watched steps alone.
+    """
     live = watch._session._watch  # type: ignore[union-attr]
+    now = time.perf_counter()
     if live._moments is not None:
         live._moments.remove()
         live._moments = None
+        live._mark = now
     if on:
+        live._scheduler._since += now - live._mark
+        live._mark = live._boundary = now
         live._moments = Moments(torch, live)
         live._moments.install()
 
