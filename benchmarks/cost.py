@@ -195,13 +195,12 @@ class Bench:
 
     def scale(self) -> dict[str, float]:
         """For scale: the ratio that two simple ways to look at every step cost, left on."""
-        steps = max(5, self.plan.steps // 4)
         ratios: dict[str, list[float]] = {name: [] for name in FOR_SCALE}
         for _ in range(3):
             for name, mode in FOR_SCALE.items():
-                plain = self.block(steps).seconds
+                plain = self.block(SHORT).seconds
                 with mode():
-                    ratios[name].append(self.block(steps).seconds / plain)
+                    ratios[name].append(self.block(SHORT).seconds / plain)
         return {name: median(values) for name, values in ratios.items()}
 
 
@@ -401,6 +400,15 @@ def table(told: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write(told: dict[str, Any], out: Path, world: int) -> None:
+    """The files of a device, after each workload: what a cut run has measured is kept."""
+    stem = re.sub(r"[^a-z0-9]+", "-", told["machine"]["device"].lower()).strip("-")
+    stem += f"-x{world}" if world > 1 else ""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{stem}-cost.json").write_text(json.dumps(told, indent=1) + "\n")
+    (out / f"{stem}-cost.md").write_text(table(told))
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
@@ -442,14 +450,11 @@ def main() -> None:
         told["models"][name] = measure(name, plan, say)
         if chosen.pairs and world == 1:
             told["models"][name]["processes"] = processes(name, plan, chosen.pairs, say)
+        if rank == 0:
+            write(told, chosen.out, world)
     if world > 1:
         torch.distributed.destroy_process_group()
     if rank == 0:
-        stem = re.sub(r"[^a-z0-9]+", "-", told["machine"]["device"].lower()).strip("-")
-        stem += f"-x{world}" if world > 1 else ""
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        (chosen.out / f"{stem}-cost.json").write_text(json.dumps(told, indent=1) + "\n")
-        (chosen.out / f"{stem}-cost.md").write_text(table(told))
         print(table(told))
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reefwatch.gather.budget import PLAIN_AT, PLAIN_EVERY, SETTLE, Scheduler
+from reefwatch.gather.budget import PLAIN_AT, PLAIN_EVERY, SETTLE, TIMED_PART, Scheduler
 
 
 class Clock:
@@ -77,7 +77,8 @@ def test_the_steady_state_looks_again_and_keeps_to_its_share():
         run.step(0.040, 0.020)
     since = run.clock.now - run.steady_since
     looked = [n for n, examined in enumerate(run.examined) if examined and n > 60]
-    assert 0.5 * 0.02 * since < run.steady_cost <= 0.02 * since + run.dearest
+    allowed = TIMED_PART * 0.02 * since
+    assert 0.5 * allowed < run.steady_cost <= allowed + run.dearest
     assert all(n % 32 == 0 for n in looked)
 
 

@@ -13,6 +13,9 @@ PLAIN_AT, PLAIN_EVERY = 3, 8
 """Steps of the exam that are left plain: the fourth, and each eighth, to learn their time."""
 RECENT = 9
 """Steps that a median is taken over."""
+TIMED_PART = 0.5
+"""Of the share, what may be spent by our own account; the rest is for what we cannot time: entering
+the hooks, caches that are cold after an examined step, memory laid out anew."""
 FIXED_PART = 0.25
 """Of the share, what looks in steps that are not examined may cost; beyond it, steps are passed
 over."""
@@ -63,7 +66,7 @@ class Scheduler:
             self._end("the allowance was spent")
         if self.share <= 0 or step % self.stride():
             return False
-        allowed = self.share * (self._clock() - self._since)
+        allowed = TIMED_PART * self.share * (self._clock() - self._since)
         return self.steady_spent + self._expected() < allowed
 
     def look(self, step: int, examined: bool) -> bool:
@@ -89,7 +92,8 @@ class Scheduler:
         Powers of two, so that the ranks of one job, which decide alone, mostly examine the same
         steps: ranks that are slow in turn would slow the job down by the sum of their shares.
         """
-        needed = self._expected() / (self.share * max(self.plain_seconds() or 0.0, 1e-9))
+        allowed = TIMED_PART * self.share * (self.plain_seconds() or 0.0)
+        needed = self._expected() / max(allowed, 1e-12)
         stride = 1
         while stride < needed and stride < 1 << 20:
             stride *= 2
