@@ -22,8 +22,7 @@ def silences(settings: Settings, cwd: Path) -> tuple[Any, ...]:
     from reefwatch.judge import engine
     from reefwatch.store import silences as stored
 
-    codes = {check.code for check in engine.load()}
-    return tuple(stored.load(cwd, settings.config, settings.baseline, codes))
+    return tuple(stored.load(cwd, settings.config, settings.baseline, set(engine.codes())))
 
 
 def pages() -> dict[str, str]:
@@ -40,8 +39,13 @@ def judged(
     silenced: Sequence[Any] = (),
     failures: Mapping[str, str] | None = None,
     facts: Mapping[str, Any] | None = None,
+    selected: Sequence[Any] | None = None,
 ) -> Report:
-    """The report over the records of all ranks. A `claim` overrides what they say of themselves."""
+    """The report over the records of all ranks. A `claim` overrides what they say of themselves.
+
+    The `selected` checks judge. Without, those of the machine judge only a record that holds an
+    inventory: a run makes no claim about the machine.
+    """
     from datetime import date
 
     from reefwatch.judge import engine, silence
@@ -53,9 +57,11 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     at_work = [*of_the_work(records), *absent(records)]
-    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work])
+    if selected is None:
+        selected = [check for check in engine.load() if _applies(check, records)]
+    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work], selected)
     found = [finding for outcome in outcomes for finding in outcome.findings]
-    inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
+    inline, unheeded = stored.inline(found, set(engine.codes()))
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
     return Report(
         command,
@@ -64,6 +70,12 @@ def judged(
         tuple(records),
         tuple(dict.fromkeys((*_of_records(records), *unheeded, *remarks))),
         facts or {},
+    )
+
+
+def _applies(check: Any, records: Sequence[Record]) -> bool:
+    return check.contract != "machine" or any(
+        name.startswith("machine.") for record in records for name in record.facts
     )
 
 

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-NAMES = ("gpus", "env_vars", "rocm", "torch", "libs")
+NAMES = ("gpus", "env_vars", "rocm", "torch", "libs", "machine")
 OLD_DAYS = 180
 """Older tables are said to be old: ROCm has a release every six weeks."""
 _KEYS = ("name", "version", "title")
@@ -37,6 +37,7 @@ class Tables:
     rocm: Mapping[str, Any] = field(default_factory=dict)
     torch: Mapping[str, Any] = field(default_factory=dict)
     libs: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, Any] = field(default_factory=dict)
     overlay: str = ""
     """The file whose rows were laid over, as it was given."""
 

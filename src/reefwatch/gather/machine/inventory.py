@@ -19,6 +19,7 @@ from reefwatch.gather.machine import (
     kfd,
     known_bad,
     system,
+    uses,
     variables,
     wheels,
 )
@@ -129,7 +130,7 @@ def _system(host: Host, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]
     rows: dict[str, tuple[object, str]] = {
         "kernel": (release, "/proc/sys/kernel/osrelease"),
         "os": (system.distribution(host), "/etc/os-release"),
-        "wsl": (system.wsl(host), "/proc/version"),
+        "dxg": (_dxg(host, whole), "/dev/dxg"),
         "container": (system.container(host, whole), "/.dockerenv, /proc/1/cgroup"),
         "cmdline": (system.command_line(host), "/proc/cmdline"),
         "iommu": (system.iommu(host, whole), "/sys/kernel/iommu_groups"),
@@ -141,7 +142,19 @@ def _system(host: Host, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]
         "memlock": (_memlock(process), "getrlimit"),
         "folders": (_mapping(access.section(process, "folders"), "folders"), "statvfs, mounts"),
     }
-    return {f"machine.{name}": fact(f"machine.{name}", *row) for name, row in rows.items()}
+    facts = {f"machine.{name}": fact(f"machine.{name}", *row) for name, row in rows.items()}
+    wsl = system.wsl(host)
+    facts["machine.wsl"] = (
+        wsl
+        if isinstance(wsl, Unknown)
+        else Evidence("machine.wsl", wsl, source="" if wsl else "this is not WSL2")
+    )
+    return facts
+
+
+def _dxg(host: Host, whole: bool) -> bool | Unknown:
+    there = host.exists("/dev/dxg")
+    return there if there or whole else Unknown("the captured tree has no /dev")
 
 
 def _memlock(process: Mapping[str, Any] | Unknown) -> dict[str, Any] | Unknown:
@@ -265,7 +278,36 @@ def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     targets = sorted({gpu["gfx"] for gpu in devices if isinstance(gpu["gfx"], str)})
     torch = facts["machine.torch"]
     built: Mapping[str, Any] = torch.value if isinstance(torch, Evidence) else {}  # type: ignore[assignment]
+    driver: Any = facts["machine.driver"]
+    packages: Any = facts["machine.packages"]
+    shown = facts["machine.shown"]
+    seen = [g["gfx"] for g in devices if isinstance(shown, Unknown) or g["index"] in shown.value]  # type: ignore[operator]
     return {
+        "machine.bad_firmware": fact(
+            "machine.bad_firmware", known_bad.firmware(tables), "machine.toml"
+        ),
+        "machine.cuda_drivers": fact(
+            "machine.cuda_drivers", known_bad.cuda_drivers(tables), "machine.toml"
+        ),
+        "machine.driver_pairs": fact(
+            "machine.driver_pairs",
+            driver if isinstance(driver, Unknown) else known_bad.pairs(tables, driver.value),
+            "rocm.toml, machine.toml",
+        ),
+        "machine.library_rows": fact(
+            "machine.library_rows",
+            packages
+            if isinstance(packages, Unknown)
+            else wheels.library_rows(tables, packages.value, seen),
+            "libs.toml",
+        ),
+        "machine.uses": fact(
+            "machine.uses",
+            Unknown("no GPU is known here")
+            if isinstance(found, Unknown)
+            else {gfx: uses.of(tables, gfx) for gfx in targets},
+            "machine.toml",
+        ),
         "machine.targets": fact(
             "machine.targets",
             Unknown("no GPU is known here") if isinstance(found, Unknown) else {

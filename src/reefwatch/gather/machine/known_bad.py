@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reefwatch.data.tables import Tables, grade
@@ -79,3 +79,42 @@ def _numbers(version: str) -> list[int]:
 
 def titles(rows: Iterable[dict[str, Any]]) -> list[str]:
     return [str(row["title"]) for row in rows]
+
+
+def firmware(tables: Tables) -> list[dict[str, Any]]:
+    """Firmware of which a defect is known."""
+    return [_graded(row) for row in tables.machine.get("firmware", ())]
+
+
+def cuda_drivers(tables: Tables) -> list[dict[str, Any]]:
+    """The least driver for each major release of CUDA."""
+    return [_graded(row) for row in tables.machine.get("cuda_driver", ())]
+
+
+def pairs(tables: Tables, driver: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ROCm releases that AMD lists with AMD's own driver; None where the table has none.
+
+    `7.1.3.31500000` holds the driver's release in its last group: 31.50.0.
+    """
+    text = str(driver.get("version", ""))
+    coded = re.fullmatch(r"\d+\.\d+\.\d+\.(\d\d)(\d\d)(\d\d)\d\d", text)
+    if coded:
+        release = ".".join(str(int(part)) for part in coded.groups())
+        listed = [
+            str(row["version"])
+            for row in tables.rocm.get("release", ())
+            if release in row.get("amdgpu_driver", ())
+        ]
+        minors = list(dict.fromkeys(".".join(one.split(".")[:2]) for one in listed))
+        source = f"rocm.toml, amdgpu_driver of driver {release}"
+        return {"pairs": minors, "source": source, "grade": "measured"} if minors else None
+    for row in tables.machine.get("module", ()):
+        if row["version"] == text:
+            spaces = tables.rocm.get("kmd_user_space", {}).get(row["kmd"], ())
+            minors = [space.removesuffix(".x") for space in spaces]
+            return {**_graded(row), "pairs": minors} if minors else None
+    return None
+
+
+def _graded(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "grade": grade(row.get("source", "")).value}

@@ -183,3 +183,36 @@ def expected(tables: Tables, torch_fact: Mapping[str, Any]) -> dict[str, Any] | 
                 "grade": grade(row.get("confidence", ""), row.get("gfx_source", "")).value,
             }
     return Unknown(f"torch {release} is not in the table of releases")
+
+
+def library_rows(
+    tables: Tables, packages: Mapping[str, str], targets: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """What the table says of the installed libraries on these targets.
+
+    Its statuses are those of gfx1100: they are told for RDNA 3 and RDNA 4, and for nothing else.
+    """
+    gfx = next((one for one in targets if isinstance(one, str) and one[:5] in _RDNA), None)
+    if gfx is None:
+        return []
+    found = []
+    for row in tables.libs.get("lib", ()):
+        name = normal(str(row["name"]))
+        if name in packages:
+            note = str(row.get("gfx1100_note", ""))
+            sure = grade(row.get("source", ""), note if gfx == "gfx1100" else "inferred")
+            found.append(
+                {
+                    "name": name,
+                    "version": packages[name],
+                    "status": str(row.get("gfx1100", "unknown")),
+                    "note": note,
+                    "gfx": gfx,
+                    "source": str(row.get("source", "")),
+                    "grade": sure.value,
+                }
+            )
+    return found
+
+
+_RDNA = ("gfx11", "gfx12")
