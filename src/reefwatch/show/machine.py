@@ -205,7 +205,7 @@ def _finding(page: _Page, finding: Finding, cwd: str) -> None:
     place = view.place(finding.place, cwd, 200)
     weak = [e.grade.value for e in finding.evidence if e.grade.weakness]
     rows = (
-        ("seen", finding.message + (f" (by a row that is {weak[0]})" if weak else "")),
+        ("seen", finding.message + (f" (by a table, {weak[0]})" if weak else "")),
         ("where", place),
         ("wanted", finding.claimed),
         ("why", "; ".join(part for part in (finding.why, finding.cost) if part)),

@@ -29,9 +29,20 @@ BINARIES = {
     "torch/lib": ("libamdhip64.so*", "libhiprtc.so*", "libtorch_hip.so", "libtorch_cuda.so"),
 }
 """Folder below site-packages -> the binaries there that are looked into."""
-NETWORK_DISKS = frozenset(
-    ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "ceph", "glusterfs", "pvfs2", "9p")
-)
+_NODE = {"open": str, "gid": int, "mode": str, "device": str}
+_FOLDER = {"path": str, "disk": str, "writable": bool, "free": int, "error": str}
+_BINARY = {"needed": [str], "soname": str, "execstack": bool}
+SHAPES: dict[str, Any] = {
+    "nodes": {"*": _NODE},
+    "root": bool,
+    "groups": [int],
+    "python": {"version": str, "implementation": str, "executable": str, "sites": [str]},
+    "libc": str,
+    "memlock": (int, type(None)),
+    "folders": {"*": _FOLDER},
+    "binaries": {"*": _BINARY},
+}
+"""The parts of `process.json`; one of another shape counts as not there."""
 
 
 def read(host: Host) -> Mapping[str, Any] | Unknown:
@@ -45,7 +56,25 @@ def read(host: Host) -> Mapping[str, Any] | Unknown:
         parsed = json.loads(raw)
     except (ValueError, RecursionError):
         return Unknown(f"{FILE} of the captured tree is no JSON")
-    return parsed if isinstance(parsed, dict) else Unknown(f"{FILE} holds no mapping")
+    if not isinstance(parsed, dict):
+        return Unknown(f"{FILE} holds no mapping")
+    return {
+        name: parsed[name] for name in SHAPES if name in parsed and _is(parsed[name], SHAPES[name])
+    }
+
+
+def _is(value: Any, shape: Any) -> bool:
+    """Whether a value has a shape: a type, `[shape]`, `{"*": shape}` or named, optional fields."""
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_is(part, shape[0]) for part in value)
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return False
+        every = shape.get("*")
+        return all(_is(part, every or shape.get(key, object)) for key, part in value.items())
+    if shape is int and isinstance(value, bool):
+        return False
+    return isinstance(value, shape)
 
 
 def section(process: Mapping[str, Any] | Unknown, name: str) -> Any:

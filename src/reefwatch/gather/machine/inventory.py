@@ -33,7 +33,7 @@ def take(host: Host, tables: Tables) -> dict[str, Fact]:
     process = access.read(host)
     facts = _cards(host, tables)
     facts |= _system(host, process)
-    facts |= _nodes(host, process, facts)
+    facts |= _nodes(process)
     facts |= _software(host, tables, process)
     facts |= _joined(tables, facts)
     facts["machine.tables"] = Evidence(
@@ -140,7 +140,7 @@ def _system(host: Host, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]
         "log": (system.resets(host, process), "dmesg"),
         "glibc": (access.section(process, "libc"), "confstr"),
         "memlock": (_memlock(process), "getrlimit"),
-        "folders": (_mapping(access.section(process, "folders"), "folders"), "statvfs, mounts"),
+        "folders": (access.section(process, "folders"), "statvfs, mounts"),
     }
     facts = {f"machine.{name}": fact(f"machine.{name}", *row) for name, row in rows.items()}
     wsl = system.wsl(host)
@@ -161,47 +161,23 @@ def _memlock(process: Mapping[str, Any] | Unknown) -> dict[str, Any] | Unknown:
     limit = access.section(process, "memlock")
     if isinstance(limit, Unknown):
         return limit
-    number = isinstance(limit, int) and not isinstance(limit, bool)
-    return {"bytes": limit if number else None, "unlimited": limit is None}
+    return {"bytes": limit, "unlimited": limit is None}
 
 
-def _mapping(value: Any, name: str) -> dict[str, Any] | Unknown:
-    if isinstance(value, Unknown):
-        return value
-    if not isinstance(value, dict):
-        return Unknown(f"{name} of the captured tree is no mapping")
-    return {str(key): part for key, part in value.items() if isinstance(part, dict)}
-
-
-def _nodes(
-    host: Host, process: Mapping[str, Any] | Unknown, facts: Mapping[str, Fact]
-) -> dict[str, Fact]:
+def _nodes(process: Mapping[str, Any] | Unknown) -> dict[str, Fact]:
     """The device nodes that ROCm opens, and who may."""
-    nodes = _mapping(access.section(process, "nodes"), "nodes")
-    person = {
-        "root": access.section(process, "root"),
-        "groups": access.section(process, "groups"),
-    }
+    person = {name: access.section(process, name) for name in ("root", "groups")}
     unknown = next((part for part in person.values() if isinstance(part, Unknown)), None)
+    nodes = access.section(process, "nodes")
     return {
         "machine.nodes": fact("machine.nodes", nodes, "open(2) for reading and writing"),
-        "machine.person": fact(
-            "machine.person", unknown or {"root": bool(person["root"]), "groups": _numbers(person)},
-            "getgroups(2)",
-        ),
-    }  # fmt: skip
-
-
-def _numbers(person: Mapping[str, Any]) -> list[int]:
-    groups = person["groups"] if isinstance(person["groups"], list) else []
-    return [group for group in groups if isinstance(group, int)]
+        "machine.person": fact("machine.person", unknown or person, "getgroups(2)"),
+    }
 
 
 def _software(host: Host, tables: Tables, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]:
-    python = _mapping_of(access.section(process, "python"))
-    sites = [] if isinstance(python, Unknown) else [
-        site for site in python.get("sites", ()) if isinstance(site, str)
-    ]  # fmt: skip
+    python = access.section(process, "python")
+    sites = [] if isinstance(python, Unknown) else list(python.get("sites", ()))
     packages = wheels.installed(host, sites)
     torch = python if isinstance(python, Unknown) else wheels.torch(host, packages)
     row = torch if isinstance(torch, Unknown) else wheels.expected(tables, torch)
@@ -228,7 +204,7 @@ def _software(host: Host, tables: Tables, process: Mapping[str, Any] | Unknown) 
         ),
         "machine.binaries": fact(
             "machine.binaries",
-            _mapping(access.section(process, "binaries"), "binaries"),
+            access.section(process, "binaries"),
             "ELF headers",
         ),
         "machine.variables": fact(
@@ -263,12 +239,6 @@ def _no_files(kind: str) -> Unknown:
     return Unknown(
         "no kernel files lie beside torch" if kind == "rocm" else "torch is no ROCm build"
     )
-
-
-def _mapping_of(value: Any) -> dict[str, Any] | Unknown:
-    if isinstance(value, Unknown):
-        return value
-    return value if isinstance(value, dict) else Unknown("python of the tree is no mapping")
 
 
 def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reefwatch.data.tables import Tables, grade
@@ -18,7 +18,8 @@ def matching(
     found = []
     for row in tables.rocm.get("regression", ()):
         hit = [gfx for gfx in targets if fits_target(str(row.get("arch", "")), gfx)]
-        if not hit or not fits_release(str(row.get("rocm", "")), rocm, torch):
+        fits = fits_release(str(row.get("rocm", "")), rocm, torch)
+        if not hit or fits == "no":
             continue
         found.append(
             {
@@ -31,7 +32,7 @@ def matching(
                 "release": row.get("rocm", ""),
                 "wsl": "WSL" in str(row.get("arch", "")),
                 "grade": grade(row.get("source", ""), row.get("rocm", "")).value,
-                "unsure": "?" in str(row.get("rocm", "")) or "open" in str(row.get("source", "")),
+                "unsure": fits == "maybe" or "open" in str(row.get("source", "")),
             }
         )
     return found
@@ -48,37 +49,42 @@ def fits_target(said: str, gfx: str) -> bool:
     return False
 
 
-def fits_release(said: str, rocm: str | None, torch: str | None) -> bool:
-    """Whether `7.1, 7.2`, `<= 10.0`, `7.x-10.x?` or `torch >= 2.7 (...)` means these."""
+def fits_release(said: str, rocm: str | None, torch: str | None) -> str:
+    """Whether `7.1, 7.2`, `<= 10.0`, `7.x-10.x?` or `torch >= 2.7 (...)` means these.
+
+    `yes`, `no`, or `maybe`: a wheel of rocm7.2 does not tell whether it is 7.2.0 or 7.2.1.
+    """
     text = said.partition("(")[0].partition(" with ")[0]
     have = torch if text.startswith("torch") else rocm
     if not have:
-        return False
+        return "no"
+    doubt = "?" in text
     bounds = re.search(r"(\d+)\.x\s*-\s*(\d+)\.x", text)
     if bounds:
-        return int(bounds[1]) <= _numbers(have)[0] <= int(bounds[2])
-    return any(_meets(sign, version, have) for sign, version in _VERSION.findall(text))
+        inside = int(bounds[1]) <= _numbers(have)[0] <= int(bounds[2])
+        return ("maybe" if doubt else "yes") if inside else "no"
+    said_of = [_meets(sign, version, have) for sign, version in _VERSION.findall(text)]
+    if "yes" in said_of and not doubt:
+        return "yes"
+    return "maybe" if "yes" in said_of or "maybe" in said_of else "no"
 
 
-def _meets(sign: str, version: str, have: str) -> bool:
+def _meets(sign: str, version: str, have: str) -> str:
     wanted = [part for part in version.split(".") if part != "x"]
     ours = _numbers(have)
     theirs = _numbers(".".join(wanted))
     cut = ours[: len(theirs)]
     if sign:
         less, more = cut < theirs, cut > theirs
-        return (
-            less if sign == "<" else more if sign == ">" else not (more if sign == "<=" else less)
-        )
-    return cut == theirs or (len(ours) < len(theirs) and theirs[: len(ours)] == ours)
+        met = {"<": less, ">": more, "<=": not more, ">=": not less}[sign]
+        return "yes" if met else "no"
+    if cut == theirs:
+        return "yes"
+    return "maybe" if len(ours) < len(theirs) and theirs[: len(ours)] == ours else "no"
 
 
 def _numbers(version: str) -> list[int]:
     return [int(part[:9]) for part in re.findall(r"\d+", version)] or [0]
-
-
-def titles(rows: Iterable[dict[str, Any]]) -> list[str]:
-    return [str(row["title"]) for row in rows]
 
 
 def firmware(tables: Tables) -> list[dict[str, Any]]:
