@@ -249,15 +249,18 @@ def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     torch = facts["machine.torch"]
     built: Mapping[str, Any] = torch.value if isinstance(torch, Evidence) else {}  # type: ignore[assignment]
     driver: Any = facts["machine.driver"]
+    nvidia = facts["machine.nvidia"]
     packages: Any = facts["machine.packages"]
     shown = facts["machine.shown"]
     seen = [g["gfx"] for g in devices if isinstance(shown, Unknown) or g["index"] in shown.value]  # type: ignore[operator]
     return {
         "machine.bad_firmware": fact(
-            "machine.bad_firmware", known_bad.firmware(tables), "machine.toml"
+            "machine.bad_firmware", known_bad.firmware(tables) if targets else [], "machine.toml"
         ),
         "machine.cuda_drivers": fact(
-            "machine.cuda_drivers", known_bad.cuda_drivers(tables), "machine.toml"
+            "machine.cuda_drivers",
+            [] if isinstance(nvidia, Unknown) else known_bad.cuda_drivers(tables),
+            "machine.toml",
         ),
         "machine.driver_pairs": fact(
             "machine.driver_pairs",
