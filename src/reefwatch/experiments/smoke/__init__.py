@@ -100,6 +100,7 @@ class Child:
     def __init__(self, words: list[str], limit: float, program: Path = _CHILD) -> None:
         self._limit = limit
         self._hung = False
+        self._said = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         out, into = os.pipe()
         self._out = out
@@ -145,6 +146,9 @@ class Child:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(10)  # one that waits in the driver is left to the kernel
         os.close(self._out)
+        self._errors.seek(0)
+        self._said = self._errors.read()[-4096:].decode(errors="replace")
+        self._errors.close()
 
     def ending(self) -> tuple[str, str]:
         """(`hang`, `crash` or `error`, why) of a child that did not finish."""
@@ -157,12 +161,7 @@ class Child:
 
     def _last(self) -> str:
         """The last line that it wrote to its stderr."""
-        try:
-            self._errors.seek(0)
-            text = self._errors.read()[-4096:].decode(errors="replace")
-        except (OSError, ValueError):
-            return ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in self._said.splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 
 
