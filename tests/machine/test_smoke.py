@@ -67,9 +67,12 @@ def test_each_ending_is_told_and_the_rest_goes_on(child: Path) -> None:
 def test_a_torch_that_cannot_be_imported_is_a_reason(child: Path) -> None:
     child.write_text("import sys; sys.exit('ImportError: libroctx64.so')")
     facts = smoke.run(5.0)
-    assert set(facts) == {f"smoke.{name}" for name in (*smoke.TESTS, "devices")}
-    fact = facts["smoke.sum"]
+    assert set(facts) == {f"smoke.{name}" for name in ("import", *smoke.TESTS, "devices")}
+    fact, imported = facts["smoke.sum"], facts["smoke.import"]
     assert isinstance(fact, Unknown) and "libroctx64" in fact.reason
+    assert isinstance(imported, Evidence)
+    (row,) = imported.value  # type: ignore
+    assert row["state"] == "error" and "libroctx64" in row["detail"]
 
 
 def test_a_missing_torch_is_a_reason(child: Path) -> None:

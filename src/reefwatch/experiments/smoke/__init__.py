@@ -34,7 +34,11 @@ def run(limit: float, say: Callable[[str], None] | None = None) -> dict[str, Fac
     about = _ask(limit)
     if "error" in about:
         unknown = Unknown(about["error"])
-        return {f"smoke.{name}": unknown for name in (*TESTS, "devices")}
+        lost: dict[str, Fact] = {f"smoke.{name}": unknown for name in ("import", *TESTS, "devices")}
+        if about.get("state"):  # it is there, and does not load: that is a finding
+            row = _row("this Python", about["state"], about["error"], 0.0)
+            lost["smoke.import"] = Evidence("smoke.import", [row], source=_SOURCE)
+        return lost
     rows: dict[str, list[Row]] = {name: [] for name in TESTS}
     devices = [f"cuda:{n}" for n in range(len(about["devices"]))] or ["cpu"]
     for device in devices:
@@ -44,6 +48,8 @@ def run(limit: float, say: Callable[[str], None] | None = None) -> dict[str, Fac
         f"smoke.{name}": Evidence(f"smoke.{name}", found, source=_SOURCE)
         for name, found in rows.items()
     }
+    row = _row("this Python", "ok", "", 0.0)
+    facts["smoke.import"] = Evidence("smoke.import", [row], source=_SOURCE)
     facts["smoke.devices"] = Evidence("smoke.devices", about["devices"], source=_SOURCE)
     if about["arch_list"]:
         name = "machine.arch_list"
@@ -63,7 +69,8 @@ def _ask(limit: float) -> dict[str, Any]:
         return told
     if answers and "missing" in answers[-1]:
         return {"error": str(answers[-1]["missing"])}
-    return {"error": f"import torch in a child process: {child.ending()[1]}"}
+    state, detail = child.ending()
+    return {"error": f"import torch: {detail}", "state": state}
 
 
 def _on_device(device: str, limit: float, say: Callable[[str], None]) -> list[tuple[str, Row]]:
