@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reefwatch.api import machine
 from reefwatch.core.fact import Evidence, Unknown
@@ -29,6 +28,7 @@ from reefwatch.gather.machine.replay import CapturedHost
 from tests.machine import test_doctor, test_hostile, test_inventory, test_machines, test_port
 from tests.machine.machines import desktop, write
 
+ROOT = Path(__file__).resolve().parents[2]
 _HOW = ("replace", "cut", "remove", "folder", "loop", "outside", "number", "fifo")
 
 
