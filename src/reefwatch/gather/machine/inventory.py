@@ -27,6 +27,8 @@ from reefwatch.gather.machine.products import Products
 from reefwatch.gather.machine.replay import complete, knows_environ
 from reefwatch.gather.machine.values import fact, told
 
+_KFD_DEV = "/sys/class/kfd/kfd/dev"
+
 
 def take(host: Host, tables: Tables) -> dict[str, Fact]:
     """All facts about the machine, by name. Never raises for what a file holds."""
@@ -86,6 +88,7 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
             kfd.TOPOLOGY,
         ),
         "machine.kfd": fact("machine.kfd", _kfd(host, nodes), kfd.TOPOLOGY),
+        "machine.kfd_dev": fact("machine.kfd_dev", host.read(_KFD_DEV), _KFD_DEV),
         "machine.other_gpus": fact("machine.other_gpus", others if looked else nothing, source),
         "machine.nvidia": fact("machine.nvidia", nvidia, "/proc/driver/nvidia"),
         "machine.holders": fact("machine.holders", _holders(host), "/sys/class/kfd/kfd/proc"),
