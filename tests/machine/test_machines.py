@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -305,3 +306,26 @@ def test_a_limit_that_a_user_set_is_told() -> None:
     tree = Path(__file__).parents[1] / "data/sysfs/rx9070xt"
     found = broken(machine.doctor(root=tree))
     assert "120 of 304 W" in found["MACH045"].findings[0].message
+
+
+def test_two_cards_of_an_old_kernel_in_one_slot_are_two(tmp_path: Path) -> None:
+    """A public capture with two Vega 10 cards, no domain, and one location for both."""
+    text = "".join(
+        line
+        for line in node(gfx_target_version=0, device_id=26720, location_id=6400).splitlines(True)
+        if not line.startswith(("domain", "gfx_target", "unique"))
+    )
+    files = {f"{NODES}/{n}/properties": f"{text}unique_id {n + 6}\n" for n in (1, 2)}
+    report = doctor(tmp_path, files)
+    assert [gpu["partition"] for gpu in gpus(report)] == [None, None]
+    assert report.records[0].facts["machine.cards"].value == 2  # type: ignore
+
+
+def test_a_card_that_radeon_drives_is_told() -> None:
+    """An HD 7870 as LACT captured it: no table has it, and ROCm cannot drive it."""
+    made = card("0000:01:00.0", "1002:6818")
+    made["uevent"] = made["uevent"].replace("amdgpu", "radeon")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {f"sys/class/drm/card0/device/{name}": text for name, text in made.items()}
+        found = broken(machine.doctor(root=write(Path(folder) / "m", files)))
+    assert "radeon" in found["MACH020"].findings[0].message
