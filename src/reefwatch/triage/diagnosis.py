@@ -39,6 +39,11 @@ class Diagnosis:
         """Commands whose output would make the answer surer."""
         return tuple(str(one["command"]) for one in self.also if one["what"] == "collect")
 
+    def view(self) -> dict[str, Any]:
+        """All of it, for `show`."""
+        told = {key: getattr(self, key) for key in ("title", "kind", "commands", "doctor", "failed", "collect")}
+        return {**self.plain(), **told, "fix": self.fix}
+
     def plain(self) -> dict[str, Any]:
         """As `reefwatch triage --json` prints it."""
         return {

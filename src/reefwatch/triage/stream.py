@@ -163,3 +163,28 @@ class Stream:
             number += block.startswith(b"\n", end)
             here = end + 1
         self.lines += block.count(b"\n")
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Every line of a log; what a carriage return overwrote is left out, as a terminal does.
+
+    A line of more than `LONGEST` bytes comes in pieces. Raises NotText.
+    """
+    rest, empty = b"", True
+    for chunk in as_utf8(chunks):
+        empty = empty and not chunk
+        parts = (rest + chunk.replace(b"\0", b"")).split(b"\n")
+        rest = parts.pop()
+        for part in parts:
+            yield _shown(part)
+        while len(rest) > LONGEST:
+            yield _shown(rest[:LONGEST])
+            rest = rest[LONGEST:]
+    if rest:
+        yield _shown(rest)
+    if empty:
+        raise NotText("the log is empty")
+
+
+def _shown(line: bytes) -> str:
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
