@@ -21,7 +21,9 @@ _PREFIXES = tuple(
         r"\s*\((?P<stream>[\w.:<>\[\]/-]*\s?(?:pid|ip|rank)=[^)]*)\)\s?",  # ray, vLLM
         r"\s{0,4}(?P<rank>\d{1,5}): ",  # srun --label
         r"\[(?P<rank>\d{1,4})\]: ?",
-        r"(?P<stream>[\w.-]+)\s+\| ",  # docker compose
+        r"(?P<stream>\[?[\w.-]+\]?)\s+\| ",  # docker compose
+        r"(?P<stream>[\w.-]+) \[std(?:err|out)\] ",
+        r">{1,3} (?=\S)",  # quoted, or typed at a prompt
         # when
         r"\[\s*(?P<boot>\d+\.\d{3,9})\]\s(?:\[\s*[TC]\d+\]\s)?",  # dmesg
         rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK}(?: \d{{4}})?\]\s?",
@@ -38,6 +40,12 @@ _PREFIXES = tuple(
         r"#\d{1,3} \d+\.\d+ ",  # docker build
     )
 )
+
+
+_ANY = re.compile(
+    "|".join(f"(?P<p{n}>{re.sub('[?]P<[a-z]+>', '?:', one.pattern)})" for n, one in enumerate(_PREFIXES))
+)
+"""All prefixes at once: which of them stands first."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +75,16 @@ def clean(line: str) -> Clean:
     text = plain(line)
     body, stream, level, wall = text, "", "", None
     for _ in range(8):
-        for prefix in _PREFIXES:
-            match = prefix.match(body)
-            if match is None or match.end() == 0:
-                continue
-            told = match.groupdict()
-            stream = told.get("rank") or told.get("stream") or stream
-            level = told.get("level") or level
-            wall = _wall(told) if told.get("h") and told.get("d") else wall
-            body = body[match.end() :]
+        first = _ANY.match(body)
+        if first is None or first.end() == 0:
             break
-        else:
-            break
+        match = _PREFIXES[int(str(first.lastgroup)[1:])].match(body)
+        assert match is not None
+        told = match.groupdict()
+        stream = told.get("rank") or told.get("stream") or stream
+        level = told.get("level") or level
+        wall = _wall(told) if told.get("h") and told.get("d") else wall
+        body = body[match.end() :]
     return Clean(text, body, stream, level[:1].upper() if level else "", wall)
 
 

@@ -54,6 +54,8 @@ class Clue:
     """The failure records that the pattern was written from."""
     source: str = ""
     """The file of the library that prints the line; the pattern then rests on that text."""
+    reads_digits: bool = True
+    """Whether it matches may hang on which digits a line holds, not only on where."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
     records, source = tuple(entry.get("records", ())), str(entry.get("source", ""))
     if known and not records and not source:
         raise refuse(f"clue {name!r}: say which records or which library source it rests on")
-    return Clue(name, pattern, anchors, records, source)
+    return Clue(name, pattern, anchors, records, source, _reads_digits(parser.parse(entry["pattern"])))
 
 
 def _match(entry: Mapping[str, Any], clues: Mapping[str, Clue], refuse: Any) -> Match:
@@ -237,6 +239,37 @@ def _literals(tree: Any) -> tuple[str, ...]:
         elif name == "ATOMIC_GROUP":
             best = better(_literals(value))
     return better((run,) if run else ())
+
+
+def _reads_digits(tree: Any) -> bool:
+    """True when the pattern tells one digit from another: a literal 1, a range 1-9, a negated set."""
+    for op, value in tree:
+        name = str(op)
+        if name in ("LITERAL", "NOT_LITERAL") and chr(value).isdigit():
+            return True
+        if name == "IN" and any(_tells(str(kind), what) for kind, what in value):
+            return True
+        if name == "SUBPATTERN" and _reads_digits(value[-1]):
+            return True
+        if name == "BRANCH" and any(map(_reads_digits, value[1])):
+            return True
+        if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and _reads_digits(value[2]):
+            return True
+        if name in ("ASSERT", "ASSERT_NOT") and _reads_digits(value[1]):
+            return True
+        if name == "ATOMIC_GROUP" and _reads_digits(value):
+            return True
+    return False
+
+
+def _tells(kind: str, what: Any) -> bool:
+    """True for a part of a set that holds some digits and not others."""
+    if kind == "LITERAL":
+        return chr(what).isdigit()
+    if kind == "RANGE":
+        held = [what[0] <= ord(digit) <= what[1] for digit in "0123456789"]
+        return any(held) and not all(held)
+    return False
 
 
 def loaded(tables: Sequence[tuple[str, Mapping[str, Any]]], layers: Sequence[Mapping[str, Any]]) -> tuple[Family, ...]:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reefwatch.triage.clean import clean, plain
+from reefwatch.triage.clean import Clean, clean
 from reefwatch.triage.family import Clue, Family
 from reefwatch.triage.stream import Hot, Stream
-from reefwatch.triage.tracebacks import Raised, Tracebacks
+from reefwatch.triage.tracebacks import Raised, Tracebacks, opens
 
-_TEMPLATES = 20_000
-_FIRST, _LAST = 200, 100
-_ALWAYS = ("traceback (most", "the above exception was", "during handling of the above", "exception ignored",
-           "error", "exception", "failed", "interrupt")
+_MOST = 20_000
+"""Forms of lines that are remembered."""
+_FIRST, _LAST, _SAME = 200, 100, 20
+_SPEAKS = ("error", "exception", "traceback", "fail", "interrupt", "fault:", "timeout:", "resources:")
+_BASE = (
+    *("error", "exception", "traceback", "interrupt", "fail", "fault", "abort", "kill", "sig", "segm"),
+    *("cannot", "could not", "unable", "no such", "found", "missing", "invalid", "support", "undefined", "unhandled"),
+    *("timeout", "timed out", "out of", "limit", "denied", "permitted", "reset", "warning", "fatal", "illegal"),
+    *("hip", "hsa", "gfx", "rocm", "rocr", "amd", "miopen", "rocblas", "nccl", "cuda", "nvidia", "triton", "torch"),
+    *("kernel", "device", "vram", "queue", "database", "version", "shared", "exit", "died"),
+)
+"""Words that most clues hold; what they do not cover is added clue by clue."""
 _DIGITS = str.maketrans("123456789", "000000000")
 _PROGRESS = re.compile(
     r"(?:\b(?:epochs?|steps?|iter(?:ation)?s?|loss|acc(?:uracy)?|val_\w+|ppl|lr|tokens?/s(?:ec)?|samples/s)\b\W{0,4}\d)"
@@ -54,92 +61,145 @@ class Scan:
     raised: list[tuple[Raised, Sighting]] = field(default_factory=list)
     progress: int = 0
     """The number of the last line that looks like a training run going on; 0 for none."""
-    tail: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     """The gfx names that its noted lines hold."""
     timed: bool = False
     """Its lines have a date."""
 
 
+@dataclass
+class _Form:
+    """What is known of all lines that differ in digits only."""
+
+    clues: list[tuple[str, Clue]]
+    """Those that may match; one that did not, and does not look at digits, is taken out."""
+    speaks: bool
+    """It opens or links a traceback, or names an exception."""
+    raised: int = 0
+    """Exceptions that lines of this form named."""
+
+
 class Scanner:
     """Knows the clues of all families; reads logs."""
 
     def __init__(self, families: Sequence[Family]) -> None:
-        self._by_anchor: dict[str, list[tuple[str, Clue]]] = {}
+        by_anchor: dict[str, list[tuple[str, Clue]]] = {}
         for one in families:
             for clue in one.clues.values():
                 for anchor in clue.anchors:
-                    key = anchor.translate(_DIGITS)
-                    self._by_anchor.setdefault(key, []).append((one.id, clue))
-        self._hot = Hot(_hot_words(self._by_anchor))
-        self._templates: OrderedDict[str, tuple[tuple[str, Clue], ...]] = OrderedDict()
+                    by_anchor.setdefault(anchor.translate(_DIGITS), []).append((one.id, clue))
+        self._by_word: dict[str, list[tuple[str, list[tuple[str, Clue]]]]] = {}
+        words = hot_words(by_anchor)
+        for anchor, pairs in by_anchor.items():
+            word = next(word for word in words if word in anchor)
+            self._by_word.setdefault(word, []).append((anchor, pairs))
+        self._hot = Hot(words)
+        self._forms: dict[str, _Form] = {}
 
     def read(self, chunks: Iterable[bytes], file: int = 0) -> Scan:
         """Read one log to its end. Raises NotText for what is no log."""
         scan, stream, traces = Scan(file), Stream(chunks, self._hot), Tracebacks()
-        wall: dict[str, float | None] = {}
+        clock = _Clock()
+        self._forms.clear()
         archs: dict[str, None] = {}
         for line in stream:
+            form = self._form(line.text)
+            if not form.clues and not form.speaks and not stream.hungry:
+                clock.passed = line.text
+                continue
             said = clean(line.text)
-            if said.wall is not None:
-                wall[said.stream] = said.wall
-                scan.timed = True
-            when = said.wall if said.wall is not None else wall.get(said.stream)
-            place = Sighting(_cut(said.text), line.number, said.stream, when, file)
+            when = clock.at(said)
             quoted = traces.quotes(said.body, said.stream)
             raised = traces.told(said.body, said.stream, line.number)
             stream.hungry = traces.hungry
             if raised is not None:
+                place = Sighting(said.text[:1000], line.number, said.stream, when, file)
                 _keep(scan.raised, (raised, place))
-            for owner, clue in self._candidates(said.body):
-                key = (owner, clue.name)
-                if key not in scan.seen or (scan.seen[key].quoted and not quoted):
-                    match = clue.pattern.search(said.body)
-                    if match is not None:
-                        text = _around(said.text, match[0])
-                        scan.seen[key] = Sighting(text, line.number, said.stream, when, file, quoted)
-                        archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
-        scan.lines, scan.archs = max(stream.lines, 1), tuple(archs)
-        tail = stream.tail.decode(errors="replace")
-        scan.tail = tuple(plain(part) for part in re.split(r"[\r\n]", tail))[-400:]
-        ends = tail.count("\n") if tail.endswith("\n") else tail.count("\n") + 1
-        numbers, number = [], scan.lines - ends + 1
-        for part in tail.split("\n"):
-            numbers.append((number, part))
-            number += 1
-        for number, part in reversed(numbers):
-            if _PROGRESS.search(part) and not re.search(r"[Ee]rror|Exception", part):
-                scan.progress = number
-                break
+                form.raised += 1
+                form.speaks = form.speaks and (form.raised < _SAME or not raised.loose)
+            for pair in tuple(form.clues):
+                key = (pair[0], pair[1].name)
+                known = scan.seen.get(key)
+                if known is not None and (quoted or not known.quoted):
+                    if not known.quoted:
+                        form.clues.remove(pair)
+                    continue
+                match = pair[1].pattern.search(said.body)
+                if match is None:
+                    if not pair[1].reads_digits:
+                        form.clues.remove(pair)
+                    continue
+                text = _around(said.text, match[0])
+                scan.seen[key] = Sighting(text, line.number, said.stream, when, file, quoted)
+                archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
+        scan.lines, scan.archs, scan.timed = max(stream.lines, 1), tuple(archs), clock.dated
+        _end(scan, stream.tail.decode(errors="replace"))
         return scan
 
-    def _candidates(self, body: str) -> tuple[tuple[str, Clue], ...]:
-        """The clues whose fixed words the line holds; remembered for lines that differ in digits."""
-        template = body.lower().translate(_DIGITS)
-        known = self._templates.get(template)
+    def _form(self, text: str) -> _Form:
+        """The form of a line, found or made."""
+        key = text.translate(_DIGITS)
+        known = self._forms.get(key)
         if known is None:
-            known = tuple(
-                pair
-                for anchor, pairs in self._by_anchor.items()
-                if anchor in template
-                for pair in pairs
-            )
-            if len(template) > 2000:
-                return known
-            self._templates[template] = known
-            if len(self._templates) > _TEMPLATES:
-                self._templates.popitem(last=False)
+            low = key.lower()
+            clues = {
+                (owner, clue.name): (owner, clue)
+                for word, anchors in self._by_word.items()
+                if word in low
+                for anchor, pairs in anchors
+                if anchor in low
+                for owner, clue in pairs
+            }
+            speaks = any(word in low for word in _SPEAKS) and opens(clean(text).body)
+            known = _Form(list(clues.values()), speaks)
+            if len(key) <= 2000:
+                if len(self._forms) > _MOST:
+                    self._forms.clear()
+                self._forms[key] = known
         return known
 
 
-def _hot_words(anchors: Iterable[str]) -> set[str]:
-    """Few words of which every anchor holds one: fewer words, faster reading."""
-    words = set(_ALWAYS)
+class _Clock:
+    """The time of a line: its own, or that of the last one before it in its stream."""
+
+    def __init__(self) -> None:
+        self.passed = ""
+        """A line that was passed over; it may have a time."""
+        self.dated = False
+        self._last: dict[str, float] = {}
+
+    def at(self, said: Clean) -> float | None:
+        if self.passed:
+            before, self.passed = clean(self.passed), ""
+            if before.wall is not None:
+                self._last[before.stream] = before.wall
+        if said.wall is not None:
+            self.dated = True
+            self._last[said.stream] = said.wall
+        return self._last.get(said.stream)
+
+
+def _end(scan: Scan, tail: str) -> None:
+    """Where the run was last seen to go on, in the last part of the log."""
+    number = scan.lines - tail.rstrip("\n").count("\n")
+    for part in tail.split("\n"):
+        if _PROGRESS.search(part) and not _TROUBLE.search(part):
+            scan.progress = number
+        number += 1
+
+
+_TROUBLE = re.compile(r"[Ee]rror|Exception|[Tt]imeout|OpType|Memory access fault|HW Exception")
+
+
+def hot_words(anchors: Iterable[str]) -> list[str]:
+    """Few words of which every anchor holds one: fewer words, faster reading.
+
+    Digits were made equal in anchors and are no word to look for.
+    """
+    words = list(_BASE)
     for anchor in sorted(anchors, key=len):
-        plain_parts = re.split("0+", anchor)  # digits were made equal: they are no word to look for
-        if any(word in anchor for word in words):
-            continue
-        words.add(max(plain_parts, key=len).strip() or anchor)
+        if not any(word in anchor for word in words):
+            words.append(max(re.split("0+", anchor), key=len).strip() or anchor)
     return words
 
 
@@ -147,10 +207,6 @@ def _keep(kept: list[tuple[Raised, Sighting]], one: tuple[Raised, Sighting]) -> 
     kept.append(one)
     if len(kept) > _FIRST + _LAST:
         del kept[_FIRST]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 1000 else text[:1000]
 
 
 def _around(text: str, match: str) -> str:

@@ -1,7 +1,6 @@
 """Bytes of a log, piece by piece, to the few lines that are worth a look; memory stays bounded.
 
-A line is looked at when it holds a word that some clue needs. All others are passed over with
-`bytes.find`, and only counted.
+A line is looked at when it holds a word that some clue needs. All others are only counted.
 """
 
 from __future__ import annotations
@@ -85,29 +84,53 @@ def _is_text(sample: bytes) -> bool:
 
 
 class Hot:
-    """Finds the lines of a block that hold any of some words, whatever their case."""
+    """Tells the lines that hold any of some words, whatever their case.
+
+    Lines of a log repeat but for their numbers, so each form is looked at once: the digits of a
+    line are made equal, and forms are remembered.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self.words = tuple(sorted({word.lower().encode() for word in words}))
+        self.words = tuple(sorted({word.lower().encode() for word in words}, key=len))
+        self._cold: set[bytes] = set()
+        self._warm: set[bytes] = set()
 
-    def starts(self, block: bytes) -> list[int]:
-        """Where the lines with a word start, in order."""
-        low = block.lower()
-        found: set[int] = set()
+    def of(self, forms: list[bytes]) -> set[bytes]:
+        """Those of the forms (lines with equal digits) that hold a word."""
+        new = set(forms)
+        warm = new & self._warm
+        new -= self._warm
+        new -= self._cold
+        if new:
+            fresh = self._holding(b"\n".join(new))
+            warm |= fresh
+            if len(self._cold) + len(self._warm) > _FORMS:
+                self._cold.clear()
+                self._warm.clear()
+            short = {form for form in new if len(form) <= _SHORT}
+            self._warm |= fresh & short
+            self._cold |= short - fresh
+        return warm
+
+    def _holding(self, text: bytes) -> set[bytes]:
+        low = text.lower()
+        held = frozenset(low)
+        found: set[bytes] = set()
         for word in self.words:
+            if not held.issuperset(word):
+                continue
             at = low.find(word)
             while at >= 0:
-                found.add(max(low.rfind(b"\n", 0, at), low.rfind(b"\r", 0, at)) + 1)
-                at = low.find(word, _line_end(low, at))
-        return sorted(found)
+                end = low.find(b"\n", at)
+                end = len(low) if end < 0 else end
+                found.add(text[low.rfind(b"\n", 0, at) + 1 : end])
+                at = low.find(word, end)
+        return found
 
 
-def _line_end(block: bytes, at: int) -> int:
-    """The end of the line, of the part before a carriage return, around a position."""
-    end = block.find(b"\n", at)
-    end = len(block) if end < 0 else end
-    back = block.find(b"\r", at, end)
-    return end if back < 0 else back
+_EQUAL = bytes.maketrans(b"123456789", b"000000000")
+_FORMS, _SHORT = 40_000, 600
+"""Forms that are remembered, and bytes of the longest one: 24 MB at most."""
 
 
 class Stream:
@@ -130,39 +153,55 @@ class Stream:
         for chunk in self._chunks:
             self.bytes += len(chunk)
             self.tail = (self.tail + chunk)[-LONGEST:] if len(chunk) < LONGEST else chunk[-LONGEST:]
-            block = rest + chunk.replace(b"\0", b"")
-            cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-            if not cut and len(block) > LONGEST:  # an endless line: look at it, keep a little
-                yield from self._block(block)
-                rest = block[-_OVERLAP:]
-                continue
+            block = rest + (chunk.replace(b"\0", b"") if b"\0" in chunk else chunk)
+            cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
             yield from self._block(block[:cut])
             rest = block[cut:]
-            if len(rest) > LONGEST:
+            if len(rest) > LONGEST:  # an endless line: look at it, keep a little for what is cut
                 yield from self._block(rest)
                 rest = rest[-_OVERLAP:]
         if rest:
             yield from self._block(rest)
-            self.lines += 1
+            self.lines += not rest.endswith(b"\n")
         if self.bytes == 0:
             raise NotText("the log is empty")
 
     def _block(self, block: bytes) -> Iterator[Line]:
-        starts = self._hot.starts(block)
-        here, number, turn = 0, self.lines + 1, 0
-        while here < len(block):
-            while turn < len(starts) and starts[turn] < here:
-                turn += 1
+        """What a carriage return divides are lines of one number; they end in it here."""
+        ends = block.count(b"\n")
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\r\n")
+            parted = True
+        else:
+            parted = False
+        forms = block.translate(_EQUAL).split(b"\n")
+        warm = self._hot.of(forms)
+        if warm or self.hungry:
+            parts = block.split(b"\n")
+            places = [place for place, form in enumerate(forms) if form in warm]
+            yield from self._worth(parts, places, parted)
+        self.lines += ends
+
+    def _worth(self, parts: list[bytes], places: list[int], parted: bool) -> Iterator[Line]:
+        """The lines at the places, and those after them for as long as the reader is hungry."""
+        here, number, counted, turn = 0, self.lines + 1, 0, 0
+        while True:
             if not self.hungry:
-                if turn == len(starts):
-                    break
-                number += block.count(b"\n", here, starts[turn])
-                here = starts[turn]
-            end = _line_end(block, here)
-            yield Line(number, block[here : min(end, here + LONGEST)].decode(errors="replace"))
-            number += block.startswith(b"\n", end)
-            here = end + 1
-        self.lines += block.count(b"\n")
+                while turn < len(places) and places[turn] < here:
+                    turn += 1
+                if turn == len(places):
+                    return
+                here = places[turn]
+            elif here >= len(parts):
+                return
+            if parted:
+                number += sum(not part.endswith(b"\r") for part in parts[counted:here])
+            else:
+                number += here - counted
+            counted, part = here, parts[here]
+            for cut in range(0, len(part), LONGEST):
+                yield Line(number, part[cut : cut + LONGEST].decode(errors="replace"))
+            here += 1
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[str]:

@@ -69,6 +69,13 @@ class _Talk:
     ignored: bool = False
 
 
+def opens(body: str) -> bool:
+    """True for a line that matters though no traceback is open."""
+    if "Traceback (most" in body or CAUSED in body or DURING in body or "Exception ignored" in body:
+        return True
+    return ": " in body and _LOOSE.match(body.strip()) is not None
+
+
 class Tracebacks:
     """Told every line of interest with its stream; answers with exceptions as they end."""
 
