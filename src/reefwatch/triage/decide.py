@@ -37,8 +37,9 @@ class Candidate:
         return self.match.layer or self.family.layer
 
     @property
-    def order(self) -> tuple[bool, float, int, int]:
-        return (self.match.sure < _SURE, *self.root.order)
+    def order(self) -> tuple[bool, float, int, int, float]:
+        """What is sure first, then what came first; of two in one line the surer one."""
+        return (self.match.sure < _SURE, *self.root.order, -self.match.sure)
 
 
 def decide(
@@ -80,6 +81,7 @@ def decide(
 
 
 _NOTHING = "no failure was found in this log"
+_CUT = "the log ends in a traceback, before the exception that it is of"
 _WENT_ON = "no failure was found: what looks like one is harmless, and the run went on"
 
 
@@ -130,7 +132,7 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             whole = [pair for pair in said if not pair[0].loose] or said
             chain = [pair for pair in whole if pair[0].chain == whole[-1][0].chain]
             raised, place = _root(chain)
-            if (place.file, place.line) in told:
+            if any((other.file, other.line) in told for _, other in chain):
                 continue
             quiet = raised.ignored or (0 < place.line < scan.progress and len(streams) == 1)
             made.append(Candidate(_PYTHON, _match_of(raised, quiet), _placed(place, timed), raised))
@@ -155,6 +157,8 @@ _PYTHON = Family("python-exception", "an exception in Python code", "python", ""
 
 
 def _match_of(raised: Raised, quiet: bool) -> Match:
+    if not raised.kind:  # the log ends before the exception
+        return Match((), Role.END, 0.4, "")
     role = Role.END if _WRAPPERS.search(raised.kind) else Role.ERROR
     if quiet or raised.kind.endswith("Warning"):
         role = Role.WARNING
@@ -190,7 +194,7 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
     cause, fix = family.cause, family.fix
     if one.raised is not None:
         component = component or _component(one.raised)
-        cause = cause or f"{one.raised.name}: {one.raised.said}".rstrip(": ")
+        cause = cause or (_CUT if not one.raised.kind else "") or f"{one.raised.name}: {one.raised.said}".rstrip(": ")
         fix = fix or _where(one.raised)
     return Diagnosis(
         layer,

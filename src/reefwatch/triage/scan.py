@@ -132,6 +132,10 @@ class Scanner:
                 text = _around(said.text, match[0])
                 scan.seen[key] = Sighting(text, line.number, said.stream, when, file, quoted)
                 archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
+        for raised in traces.cut():
+            text = f'File "{raised.frames[-1][0]}", line {raised.frames[-1][1]}'
+            place = Sighting(text, raised.line, raised.stream, clock.at(clean("")), file)
+            _keep(scan.raised, (raised, place))
         scan.lines, scan.archs, scan.timed = max(stream.lines, 1), tuple(archs), clock.dated
         _end(scan, stream.tail.decode(errors="replace"))
         return scan

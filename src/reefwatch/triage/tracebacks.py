@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _HEAD = re.compile(r"(?P<margin>[\s|+]*?)(?P<said>\S.*?)??(?:Exception Group )?Traceback \(most recent call last\):?\s*$")
@@ -54,6 +55,8 @@ class _Open:
     margin: int
     lines: int = 0
     foreign: int = 0
+    last: int = 0
+    """The number of its last frame's line."""
     frames: list[tuple[str, int, str]] = field(default_factory=list)
 
 
@@ -87,6 +90,13 @@ class Tracebacks:
     def hungry(self) -> bool:
         """True while a traceback is open: the next line matters whatever it says."""
         return any(talk.open is not None for talk in self._talks.values())
+
+    def cut(self) -> Iterator[Raised]:
+        """What the log ends in: tracebacks of which the exception is not there."""
+        for stream, talk in self._talks.items():
+            if talk.open is not None and talk.open.frames:
+                frames = tuple(talk.open.frames)
+                yield Raised("", "", stream, talk.open.last, talk.chain, talk.order, False, frames)
 
     def quotes(self, body: str, stream: str) -> bool:
         """True for a line of source that an open traceback shows; asked before `told`."""
@@ -134,6 +144,7 @@ class Tracebacks:
         frame = _FRAME.match(body.lstrip(" |+"))
         if frame is not None:
             trace.frames.append((frame["file"], int(frame["line"]), (frame["name"] or "").strip()))
+            trace.last = number
             if len(trace.frames) > 40:
                 del trace.frames[20]
             return None
