@@ -2,8 +2,8 @@
 
     python benchmarks/triage.py [--bytes 1e9] [--folder DIR] [--print]
 
-Three logs of that size: a long training run (progress lines, now and then a warning, the failure near
-its end), one in which every line is worth a look, and one endless line. The table goes to
+Three logs of that size: a long training run (progress lines, now and then a warning, the failure
+near its end), one in which every line is worth a look, and one endless line. The table goes to
 benchmarks/results/cpu-triage.txt; the bar is 300 MB of resident memory.
 """
 
@@ -22,7 +22,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 300e6
-FAULT = b"HW Exception by GPU node-1 (Agent handle: 0x5581) reason :GPU Hang\nAborted (core dumped)\n"
+FAULT = (
+    b"HW Exception by GPU node-1 (Agent handle: 0x5581) reason :GPU Hang\nAborted (core dumped)\n"
+)
 
 
 def training(size: int) -> Iterator[bytes]:
@@ -32,9 +34,13 @@ def training(size: int) -> Iterator[bytes]:
         lines = []
         for _ in range(5000):
             step += 1
-            lines.append(f"step {step} | loss {2 + 1 / step:.6f} | lr 3.00e-04 | {step % 97} it/s, 1.21 GiB")
+            lines.append(
+                f"step {step} | loss {2 + 1 / step:.6f} | lr 3.00e-04 | {step % 97} it/s, 1.21 GiB"
+            )
             if step % 100 == 0:
-                lines.append("MIOpen(HIP): Warning [IsEnoughWorkspace] workspace required: 25657344, provided ptr: 0 size: 0")
+                lines.append(
+                    "MIOpen(HIP): Warning [IsEnoughWorkspace] required: 25657344, provided ptr: 0"
+                )
         block = ("\n".join(lines) + "\n").encode()
         size -= len(block)
         yield block
@@ -48,7 +54,10 @@ def warnings(size: int) -> Iterator[bytes]:
         lines = []
         for _ in range(5000):
             number += 1
-            lines.append(f"[rank{number % 8}] NCCL INFO Channel {number % 64}: GPU failed over to path {number} after error {number * 7}")
+            lines.append(
+                f"[rank{number % 8}] NCCL INFO Channel {number % 64}: GPU failed over to path "
+                f"{number} after error {number * 7}"
+            )
         block = ("\n".join(lines) + "\n").encode()
         size -= len(block)
         yield block
@@ -70,7 +79,9 @@ def timed(command: list[str]) -> tuple[float, float]:
     return time.perf_counter() - begun, used.ru_maxrss * 1024 / 1e6
 
 
-def measure(name: str, write: Callable[[int], Iterator[bytes]], size: int, folder: Path) -> tuple[str, bool]:
+def measure(
+    name: str, write: Callable[[int], Iterator[bytes]], size: int, folder: Path
+) -> tuple[str, bool]:
     path = folder / "huge.log"
     with open(path, "wb") as file:
         for block in write(size):
@@ -97,14 +108,28 @@ def main() -> int:
     options.add_argument("--folder", default=None)
     options.add_argument("--print", action="store_true", help="print only, write no result")
     given = options.parse_args()
-    about = f"{datetime.now(timezone.utc).date()}, Python {platform.python_version()}, {os.cpu_count()} cores, warm file cache"
+    day, python = datetime.now(timezone.utc).date(), platform.python_version()
+    about = f"{day}, Python {python}, {os.cpu_count()} cores, warm file cache"
     rows, all_met = [], True
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        for name, write in (("training log", training), ("every line worth a look", warnings), ("one endless line", endless)):
+        for name, write in (
+            ("training log", training),
+            ("every line worth a look", warnings),
+            ("one endless line", endless),
+        ):
             row, met = measure(name, write, int(given.bytes), Path(folder))
             rows.append(row)
             all_met = all_met and met
-    table = "\n".join([f"# {about}", "", "| log | size | wc | grep -c | reefwatch triage |", "| --- | --- | --- | --- | --- |", *rows, ""])
+    table = "\n".join(
+        [
+            f"# {about}",
+            "",
+            "| log | size | wc | grep -c | reefwatch triage |",
+            "| --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
     print(table)
     if not given.print:
         (HERE / "results" / "cpu-triage.txt").write_text(table)

@@ -1,4 +1,4 @@
-"""The bars of triage: the catalogue's records, each also with what was written from it left out; logs of
+"""The bars of triage: the catalogue's records, each also without what was written from it; logs of
 other people; runs that end well. Prints tables in Markdown.
 
     python scripts/verify/triage.py [--part records|left-out|others|healthy]
@@ -44,7 +44,9 @@ class Tally:
     rooted: int = 0
     missed: list[str] = field(default_factory=list)
 
-    def count(self, name: str, layer: str, family: str | None, root: str | None, told: Diagnosis) -> None:
+    def count(
+        self, name: str, layer: str, family: str | None, root: str | None, told: Diagnosis
+    ) -> None:
         self.logs += 1
         self.layer += told.layer == layer
         self.known += family is not None
@@ -55,7 +57,8 @@ class Tally:
         self.rooted += root is not None and rooted
         if told.layer != layer or told.family != family or not rooted:
             self.missed.append(
-                f"{name}: {layer}, {family or 'none known'}; told {told.layer}, {told.family or 'unknown'}"
+                f"{name}: {layer}, {family or 'none known'}; "
+                f"told {told.layer}, {told.family or 'unknown'}"
             )
 
 
@@ -122,13 +125,21 @@ def healthy() -> tuple[int, list[str]]:
 def row(what: str, part: int, of: int, bar: float, at_most: bool = False) -> tuple[str, bool]:
     value = part / of if at_most and of else share(part, of)
     met = value <= bar if at_most else value >= bar
-    sign = "<=" if at_most else ">="
-    return f"| {what} | {part} of {of} | {value:.1%} | {sign} {bar:.0%} | {'met' if met else 'NOT met'} |", met
+    sign, said = "<=" if at_most else ">=", "met" if met else "NOT met"
+    return (
+        f"| {what} | {part} of {of} | {value:.1%} | {sign} {bar:.0%} | {said} |",
+        met,
+    )
 
 
 def table(title: str, rows: Iterable[tuple[str, bool]], missed: Sequence[str]) -> tuple[str, bool]:
     made = list(rows)
-    lines = [f"## {title}", "", "| what | count | share | bar | |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        f"## {title}",
+        "",
+        "| what | count | share | bar | |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     lines += [text for text, _ in made] + [""]
     if missed:
         lines += ["Not as labelled:", "", *(f"- {one}" for one in missed), ""]
@@ -173,9 +184,18 @@ def parts() -> dict[str, Any]:
 
     def of_healthy() -> tuple[str, bool]:
         runs, claimed = healthy()
-        return table("Runs that ended well", [row("a failure claimed", len(claimed), runs, 0.0, True)], claimed)
+        return table(
+            "Runs that ended well",
+            [row("a failure claimed", len(claimed), runs, 0.0, True)],
+            claimed,
+        )
 
-    return {"records": of_records, "left-out": of_left_out, "others": of_others, "healthy": of_healthy}
+    return {
+        "records": of_records,
+        "left-out": of_left_out,
+        "others": of_others,
+        "healthy": of_healthy,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

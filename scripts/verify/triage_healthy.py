@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the lines are those of the libraries
 """Ten training runs that end well and print what looks bad: real outputs for the bars of triage.
 
 Each case is run in a process of its own, stdout and stderr together. Warnings of torch and of Python are

@@ -43,7 +43,8 @@ def run(
 
     Meant for the command line: `__main__`, `sys.argv` and `sys.path` stay the program's. The code
     is `-SIGINT` when the process should die of Ctrl-C. `say` takes one-line messages, `end_screen`
-    the report, `on_death` a line of triage when the script died; `exports` names further files by format. Raises UsageError before anything runs.
+    the report, `on_death` a line of triage when the script died; `exports` names further files by
+    format. Raises UsageError before anything runs.
     """
     from reefwatch.api import judging
     from reefwatch.api.session import Session

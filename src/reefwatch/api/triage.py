@@ -55,7 +55,9 @@ def triage(
     facts = _facts(machine)
     known = families()
     scanner = Scanner(known)
-    scans, names, unread = [], [], []
+    scans: list[Any] = []
+    names: list[str] = []
+    unread: list[str] = []
     for path in paths:
         try:
             with _opened(path, stdin) as chunks:
@@ -76,10 +78,16 @@ def newest(base: str | os.PathLike[str] | None = None) -> list[str]:
     from reefwatch.store.folder import BASE
 
     root = Path(base or BASE)
-    runs = [root] if any(root.glob("rank*.jsonl")) else [p for p in root.glob("*/") if any(p.glob("rank*.jsonl"))]
+    runs = (
+        [root]
+        if any(root.glob("rank*.jsonl"))
+        else [p for p in root.glob("*/") if any(p.glob("rank*.jsonl"))]
+    )
     if not runs:
         raise UsageError(f"there is no watched run in {root}")
-    run = max(runs, key=lambda folder: max(file.stat().st_mtime for file in folder.glob("rank*.jsonl")))
+    run = max(
+        runs, key=lambda folder: max(file.stat().st_mtime for file in folder.glob("rank*.jsonl"))
+    )
     found = sorted(map(str, run.glob("rank*.error")))
     if not found:
         raise UsageError(
@@ -91,19 +99,20 @@ def newest(base: str | os.PathLike[str] | None = None) -> list[str]:
 
 def death(exception: str, trace: str, environ: Mapping[str, str]) -> str:
     """What is kept of an uncaught exception: the variables that matter, then the traceback."""
-    lines = [f"{name}={value}" for name, value in sorted(environ.items()) if _TELLING(name)]
+    lines = [f"{name}={value}" for name, value in sorted(environ.items()) if telling(name)]
     return "\n".join([*lines, trace.rstrip() or exception, ""])
 
 
-def _TELLING(name: str) -> bool:
+def telling(name: str) -> bool:
+    """True for a variable that says how the GPU stack was set up."""
     return name.startswith(_NAMES)
 
 
 _NAMES = (
-    "HSA_", "HIP_", "ROCR_", "ROCM_", "ROCBLAS_", "HIPBLASLT_", "MIOPEN_", "AMD_", "GPU_DEVICE", "CUDA_VISIBLE",
-    "PYTORCH_TUNABLEOP", "PYTORCH_HIP_ALLOC", "PYTORCH_CUDA_ALLOC", "TORCH_BLAS", "TORCH_ROCM", "NCCL_", "VLLM_ROCM",
-    "LD_LIBRARY_PATH", "FLASH_ATTENTION_TRITON",
-)  # fmt: skip
+    *("HSA_", "HIP_", "ROCR_", "ROCM_", "ROCBLAS_", "HIPBLASLT_", "MIOPEN_", "AMD_", "GPU_DEVICE"),
+    *("CUDA_VISIBLE", "PYTORCH_TUNABLEOP", "PYTORCH_HIP_ALLOC", "PYTORCH_CUDA_ALLOC", "TORCH_BLAS"),
+    *("TORCH_ROCM", "NCCL_", "VLLM_ROCM", "LD_LIBRARY_PATH", "FLASH_ATTENTION_TRITON"),
+)
 
 
 def after_death(text: str, file: Path | None, say: Callable[[str], None]) -> None:
@@ -167,7 +176,7 @@ def _facts(machine: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[s
 
 
 def _here() -> dict[str, Any] | None:
-    """This machine, if it has a GPU, as the kernel's topology tells it."""
+    """The machine that runs us, if it has a GPU, as the kernel's topology tells it."""
     from reefwatch.gather.host import LiveHost
 
     host = LiveHost()
@@ -181,11 +190,17 @@ def _here() -> dict[str, Any] | None:
                 archs.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
     if archs:
         return {"archs": sorted(set(archs)), "gpus": len(archs), "vendor": "amd"}
-    cards = [name for name in host.names("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
+    cards = [
+        name for name in host.names("/dev") if name.startswith("nvidia") and name[6:].isdigit()
+    ]
     return {"gpus": len(cards), "vendor": "nvidia"} if cards else None
 
 
-def redact(logs: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str], stdin: IO[bytes] | None = None) -> int:
+def redact(
+    logs: Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    stdin: IO[bytes] | None = None,
+) -> int:
     """Write a copy of the logs that can be shared; the number of its lines.
 
     Raises UsageError for a log that is one of the files to be written, ReefwatchError for no text.

@@ -1,4 +1,4 @@
-"""One archive for a report upstream: excerpt, environment, findings, and a page for each template."""
+"""One archive for a report upstream: excerpt, environment, and a page for each template."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from reefwatch.core.errors import UsageError
 _AROUND, _HEAD, _TAIL = 80, 40, 120
 
 
-def write(answer: verb.Answer, target: str | os.PathLike[str], machine: str | os.PathLike[str] | None = None) -> list[str]:
+def write(
+    answer: verb.Answer,
+    target: str | os.PathLike[str],
+    machine: str | os.PathLike[str] | None = None,
+) -> list[str]:
     """Write the archive (zip); the names in it. All of it is redacted. Raises UsageError."""
     import zipfile
 
     from reefwatch.show import triage as show
 
     if verb.STDIN in answer.logs:
-        raise UsageError("--bundle needs the log as a file: what comes through a pipe is gone once read")
+        raise UsageError(
+            "--bundle needs the log as a file: what comes through a pipe is gone once read"
+        )
     told = answer.diagnosis.view()
     facts = environment()
     parts: dict[str, str] = {}
@@ -56,11 +62,15 @@ def _places(answer: verb.Answer, log: str) -> list[int]:
     """Lines of the log that the diagnosis speaks of."""
     told = answer.diagnosis.plain()
     spots = [told, *(one for one in told["also"] if one.get("line_number"))]
-    return [int(one["line_number"]) for one in spots if one.get("file") == log and one.get("line_number")]
+    return [
+        int(one["line_number"])
+        for one in spots
+        if one.get("file") == log and one.get("line_number")
+    ]
 
 
 def excerpt(log: str, places: Sequence[int]) -> str:
-    """Head, tail and the surroundings of the places, redacted, with marks where lines are left out."""
+    """Head, tail and what is around the places, redacted; marks say what is left out."""
     wanted = sorted({max(place - _AROUND, 1) for place in places[:8]})
     spans = [(start, start + 2 * _AROUND) for start in wanted]
     kept: list[tuple[int, str]] = []
@@ -97,13 +107,21 @@ def environment() -> dict[str, str]:
     def first(path: str, key: str) -> str:
         text = host.read(path)
         rows = text.splitlines() if isinstance(text, str) else []
-        return next((row.partition(":" if ":" in row else "=")[2].strip().strip('"') for row in rows if row.startswith(key)), "")
+        return next(
+            (
+                row.partition(":" if ":" in row else "=")[2].strip().strip('"')
+                for row in rows
+                if row.startswith(key)
+            ),
+            "",
+        )
 
     rocm = host.read("/opt/rocm/.info/version")
     told = verb._facts(None) or {}
-    variables = {name: value for name, value in os.environ.items() if verb._TELLING(name)}
+    variables = {name: value for name, value in os.environ.items() if verb.telling(name)}
+    system = first("/etc/os-release", "PRETTY_NAME") or platform.platform()
     facts = {
-        "os": f"{first('/etc/os-release', 'PRETTY_NAME') or platform.platform()}, kernel {platform.release()}",
+        "os": f"{system}, kernel {platform.release()}",
         "cpu": first("/proc/cpuinfo", "model name"),
         "gpu": ", ".join(told.get("archs", ())),
         "rocm": rocm if isinstance(rocm, str) else "",
@@ -118,11 +136,17 @@ def _packages() -> list[str]:
     from importlib import metadata
 
     named: Mapping[str, Any] = {
-        str(d.metadata["Name"]).lower(): d.version for d in metadata.distributions() if d.metadata["Name"]
+        str(d.metadata["Name"]).lower(): d.version
+        for d in metadata.distributions()
+        if d.metadata["Name"]
     }
-    wanted = ("torch", "triton", "pytorch-triton", "flash", "xformers", "bitsandbytes", "vllm", "transformers",
-              "accelerate", "deepspeed", "lightning", "pytorch-lightning", "numpy", "rocm")  # fmt: skip
-    return [f"{name}=={version}" for name, version in sorted(named.items()) if name.startswith(wanted)]
+    return [f"{name}=={named[name]}" for name in sorted(named) if name.startswith(_WANTED)]
+
+
+_WANTED = (
+    *("torch", "triton", "pytorch-triton", "flash", "xformers", "bitsandbytes", "vllm", "numpy"),
+    *("transformers", "accelerate", "deepspeed", "lightning", "pytorch-lightning", "rocm", "amd"),
+)
 
 
 __all__ = ["environment", "excerpt", "write"]

@@ -127,7 +127,11 @@ def _ending(error: BaseException | None, forked: bool) -> Ending:
     code = tracebacks.show(error)
     if isinstance(error, SystemExit) and code == 0:
         return Ending(0, forked=forked)
-    trace = "" if isinstance(error, (SystemExit, KeyboardInterrupt)) else tracebacks.in_text(error, words)
+    trace = (
+        ""
+        if isinstance(error, (SystemExit, KeyboardInterrupt))
+        else tracebacks.in_text(error, words)
+    )
     return Ending(code, words, isinstance(error, KeyboardInterrupt), started, forked, trace)
 
 

@@ -179,6 +179,10 @@ def _frames(link: TracebackType | None) -> list[str]:
 
 def _named(error: BaseException) -> str:
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     own = any(isinstance(vars(base).get("__str__"), FunctionType) for base in kind.__mro__)
     return name if own else f"{name}: {error}"[:2000]

@@ -31,10 +31,16 @@ def text(told: Mapping[str, Any], remarks: Sequence[str] = ()) -> str:
     """The diagnosis on a terminal or a pipe; the last line counts."""
     out: list[str] = []
     if told["failed"] or told["family"]:
-        out += _field("layer", f"{told['layer']}" + (f" ({told['component']})" if told["component"] else ""))
+        out += _field(
+            "layer", f"{told['layer']}" + (f" ({told['component']})" if told["component"] else "")
+        )
         known = f"{told['family']}: {told['title']}" if told["family"] else "unknown" + _title(told)
         out += _field("family" if told["failed"] else "harmless", known)
-        place = f"{told['file']}:{told['line_number']}" if told["file"] else f"line {told['line_number']}"
+        place = (
+            f"{told['file']}:{told['line_number']}"
+            if told["file"]
+            else f"line {told['line_number']}"
+        )
         out += _field("root", place)
         out += _raw(told["root_line"])
         out += _field("sure", f"{told['confidence']:.0%}")
@@ -76,8 +82,12 @@ def _count(told: Mapping[str, Any]) -> str:
     kinds = [one["what"] for one in told["also"]]
     failures = 1 if told["failed"] else 0
     noise = kinds.count("harmless") + (1 if told["family"] and not told["failed"] else 0)
-    known = ", known" if told["failed"] and told["family"] else ", not known" if told["failed"] else ""
-    return f"{failures} failure{'' if failures == 1 else 's'}{known}, {kinds.count('reporter')} reporters, {noise} harmless"
+    known = (
+        ", known" if told["failed"] and told["family"] else ", not known" if told["failed"] else ""
+    )
+    reporters = kinds.count("reporter")
+    plural = "" if failures == 1 else "s"
+    return f"{failures} failure{plural}{known}, {reporters} reporters, {noise} harmless"
 
 
 def _field(name: str, said: str) -> list[str]:
@@ -109,8 +119,13 @@ def amd(told: Mapping[str, Any], facts: Mapping[str, str], excerpt: str) -> str:
             *_heading("ROCm Version", facts.get("rocm", "")),
             *_heading("ROCm Component", told["component"] or ""),
             *_heading("Steps to Reproduce", "(the smallest script or command that shows it)"),
-            *_heading("(Optional for Linux users) Output of /opt/rocm/bin/rocminfo --support", _block(facts.get("rocminfo", ""))),
-            *_heading("Additional Information", "See environment.txt and excerpt.log of this archive."),
+            *_heading(
+                "(Optional for Linux users) Output of /opt/rocm/bin/rocminfo --support",
+                _block(facts.get("rocminfo", "")),
+            ),
+            *_heading(
+                "Additional Information", "See environment.txt and excerpt.log of this archive."
+            ),
         ]
     )
 
@@ -132,9 +147,14 @@ def pytorch(told: Mapping[str, Any], facts: Mapping[str, str], excerpt: str) -> 
 
 
 def _summary(told: Mapping[str, Any]) -> str:
-    known = f" It looks like the known issue `{told['family']}`: {told['title']}." if told["family"] else ""
+    known = (
+        f" It looks like the known issue `{told['family']}`: {told['title']}."
+        if told["family"]
+        else ""
+    )
     seen = f"\nSimilar: {', '.join(told['sources'])}" if told["sources"] else ""
-    return f"Layer {told['layer']}, component {told['component'] or 'unknown'}. Deciding line:\n`{told['root_line'] or ''}`\n{known}{seen}"
+    where = f"Layer {told['layer']}, component {told['component'] or 'unknown'}."
+    return f"{where} Deciding line:\n`{told['root_line'] or ''}`\n{known}{seen}"
 
 
 def _heading(title: str, said: str) -> list[str]:

@@ -10,6 +10,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _CLOCK = r"(?P<h>\d{2}):(?P<m>\d{2}):(?P<s>\d{2}(?:[.,]\d+)?)"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_LEVEL = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 _MONTH = "|".join(name.title() for name in _MONTHS)
 
 _PREFIXES = tuple(
@@ -26,24 +27,29 @@ _PREFIXES = tuple(
         r">{1,3} (?=\S)",  # quoted, or typed at a prompt
         # when
         r"\[\s*(?P<boot>\d+\.\d{3,9})\]\s(?:\[\s*[TC]\d+\]\s)?",  # dmesg
-        rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK}(?: \d{{4}})?\]\s?",
-        rf"(?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK} \S+ (?:kernel|[\w./@-]+(?:\[\d+\])?): ?",  # journal
+        rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK}"
+        r"(?: \d{4})?\]\s?",
+        rf"(?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK} \S+ "  # journal
+        r"(?:kernel|[\w./@-]+(?:\[\d+\])?): ?",
         rf"\[?(?P<y>\d{{4}})[-/](?P<mo>\d{{2}})[-/](?P<d>\d{{2}})[T ]{_CLOCK}"
         r"(?:Z|[+-]\d{2}:?\d{2})?\]?,?(?: - | \| |:)?\s?",
-        rf"\[?(?P<level>[VIWEF])(?P<mo>\d{{2}})(?P<d>\d{{2}}) {_CLOCK}\s+(?:\d+ )?[^\]]{{1,120}}?\] ?",
-        rf"\(?(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)\s+(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_CLOCK}"
+        rf"\[?(?P<level>[VIWEF])(?P<mo>\d{{2}})(?P<d>\d{{2}}) {_CLOCK}"
+        r"\s+(?:\d+ )?[^\]]{1,120}?\] ?",
+        rf"\(?(?P<level>{_LEVEL})\s+(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_CLOCK}"
         r"\s*(?:\[[^\]]{1,80}\])?:? ?",  # vLLM
         rf"\[?{_CLOCK}\]?(?: - | \| )?\s",
         # how loud, and through which logger
-        r"(?:[\w.]+ - )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: - |\s+\| )(?:[\w.:<>]+ ?- )?",
-        r"\[(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\](?:\s\[[^\]]{1,60}\])?:?\s",
+        rf"(?:[\w.]+ - )?(?P<level>{_LEVEL})(?: - |\s+\| )(?:[\w.:<>]+ ?- )?",
+        rf"\[(?P<level>{_LEVEL})\](?:\s\[[^\]]{{1,60}}\])?:?\s",
         r"#\d{1,3} \d+\.\d+ ",  # docker build
     )
 )
 
 
 _ANY = re.compile(
-    "|".join(f"(?P<p{n}>{re.sub('[?]P<[a-z]+>', '?:', one.pattern)})" for n, one in enumerate(_PREFIXES))
+    "|".join(
+        f"(?P<p{n}>{re.sub('[?]P<[a-z]+>', '?:', one.pattern)})" for n, one in enumerate(_PREFIXES)
+    )
 )
 """All prefixes at once: which of them stands first."""
 
@@ -78,7 +84,7 @@ def clean(line: str) -> Clean:
         first = _ANY.match(body)
         if first is None or first.end() == 0:
             break
-        match = _PREFIXES[int(str(first.lastgroup)[1:])].match(body)
+        match = _PREFIXES[int((first.lastgroup or "p0")[1:])].match(body)
         assert match is not None
         told = match.groupdict()
         stream = told.get("rank") or told.get("stream") or stream
@@ -90,7 +96,7 @@ def clean(line: str) -> Clean:
 
 def _wall(told: dict[str, str | None]) -> float | None:
     """Seconds since New Year; months count 31 days, since only the order matters."""
-    month = int(told["mo"]) if told.get("mo") else 0
+    month = int(told.get("mo") or 0)
     if told.get("mon"):
         month = _MONTHS.index(str(told["mon"]).lower()[:3]) + 1
     days = month * 31 + int(told["d"] or 0)

@@ -93,7 +93,7 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
             for name in (*match.clues, *match.unless):
                 hits = [scan.seen[one.id, name] for scan in scans if (one.id, name) in scan.seen]
                 if hits:
-                    where[name] = min(map(lambda hit: _placed(hit, timed), hits), key=lambda h: h.order)
+                    where[name] = min((_placed(hit, timed) for hit in hits), key=lambda h: h.order)
             if all(n in where for n in match.clues) and not any(n in where for n in match.unless):
                 found.append(Candidate(one, match, where[match.root]))
                 break  # the first match that holds is the family's best
@@ -108,7 +108,11 @@ def _explained(found: list[Candidate]) -> list[Candidate]:
     """Without those that another one of them explains."""
     kept = []
     for one in found:
-        by = [c for c in found if one.family.id in c.family.over and c.role >= min(one.role, Role.HINT)]
+        by = [
+            c
+            for c in found
+            if one.family.id in c.family.over and c.role >= min(one.role, Role.HINT)
+        ]
         if not by:
             kept.append(one)
     return kept
@@ -153,7 +157,9 @@ _WRAPPERS = re.compile(
     r"|CalledProcessError|DistBackendError|DistStoreError|SystemExit|KeyboardInterrupt|SubprocessError"
     r"|SignalException|ExceptionGroup)"
 )
-_PYTHON = Family("python-exception", "an exception in Python code", "python", "", "", "", {}, (), False)
+_PYTHON = Family(
+    "python-exception", "an exception in Python code", "python", "", "", "", {}, (), False
+)
 
 
 def _match_of(raised: Raised, quiet: bool) -> Match:
@@ -194,7 +200,11 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
     cause, fix = family.cause, family.fix
     if one.raised is not None:
         component = component or _component(one.raised)
-        cause = cause or (_CUT if not one.raised.kind else "") or f"{one.raised.name}: {one.raised.said}".rstrip(": ")
+        cause = (
+            cause
+            or (_CUT if not one.raised.kind else "")
+            or f"{one.raised.name}: {one.raised.said}".rstrip(": ")
+        )
         fix = fix or _where(one.raised)
     return Diagnosis(
         layer,
@@ -246,8 +256,12 @@ _WORDS = {
 }
 
 
-def _also(chosen: Candidate | None, found: Sequence[Candidate], names: Sequence[str]) -> list[dict[str, Any]]:
-    rest = sorted((one for one in found if one is not chosen), key=lambda one: (-one.role, one.order))
+def _also(
+    chosen: Candidate | None, found: Sequence[Candidate], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    rest = sorted(
+        (one for one in found if one is not chosen), key=lambda one: (-one.role, one.order)
+    )
     return [_entry(_WORDS[one.role], one, names) for one in rest[:12]]
 
 
@@ -264,9 +278,12 @@ def _entry(what: str, one: Candidate, names: Sequence[str], why: str = "") -> di
 
 
 _ASK = {
-    "python": ("python -m pip list", "run again with the whole traceback kept: python script.py 2>&1 | tee run.log"),
+    "python": (
+        "python -m pip list",
+        "run again with the whole traceback kept: python script.py 2>&1 | tee run.log",
+    ),
     "cpp_hip": (
-        "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 AMD_LOG_LEVEL=3 python script.py 2>&1 | tee run.log",
+        "AMD_SERIALIZE_KERNEL=3 AMD_LOG_LEVEL=3 python script.py 2>&1 | tee run.log",
         "python -m torch.utils.collect_env",
         "sudo dmesg -T | grep -iE 'amdgpu|kfd|nvrm' | tail -n 200",
     ),

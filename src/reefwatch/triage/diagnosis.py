@@ -41,7 +41,10 @@ class Diagnosis:
 
     def view(self) -> dict[str, Any]:
         """All of it, for `show`."""
-        told = {key: getattr(self, key) for key in ("title", "kind", "commands", "doctor", "failed", "collect")}
+        told = {
+            key: getattr(self, key)
+            for key in ("title", "kind", "commands", "doctor", "failed", "collect")
+        }
         return {**self.plain(), **told, "fix": self.fix}
 
     def plain(self) -> dict[str, Any]:

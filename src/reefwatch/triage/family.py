@@ -137,7 +137,9 @@ def family(raw: Mapping[str, Any], name: str, known: bool = True) -> Family:
     for clue in clues.values():
         stray = set(clue.records) - machine
         if stray:
-            raise refuse(f"clue {clue.name!r}: {', '.join(sorted(stray))} is no machine record here")
+            raise refuse(
+                f"clue {clue.name!r}: {', '.join(sorted(stray))} is no machine record here"
+            )
     matches = tuple(_match(entry, clues, refuse) for entry in raw.get("match", ()))
     if not matches and (machine or not known):
         raise refuse("no [[match]]: nothing would ever be recognised")
@@ -182,7 +184,9 @@ def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
     records, source = tuple(entry.get("records", ())), str(entry.get("source", ""))
     if known and not records and not source:
         raise refuse(f"clue {name!r}: say which records or which library source it rests on")
-    return Clue(name, pattern, anchors, records, source, _reads_digits(parser.parse(entry["pattern"])))
+    return Clue(
+        name, pattern, anchors, records, source, _reads_digits(parser.parse(entry["pattern"]))
+    )
 
 
 def _match(entry: Mapping[str, Any], clues: Mapping[str, Clue], refuse: Any) -> Match:
@@ -242,7 +246,7 @@ def _literals(tree: Any) -> tuple[str, ...]:
 
 
 def _reads_digits(tree: Any) -> bool:
-    """True when the pattern tells one digit from another: a literal 1, a range 1-9, a negated set."""
+    """True when the pattern tells one digit from another: a literal 1, a range 1-9."""
     for op, value in tree:
         name = str(op)
         if name in ("LITERAL", "NOT_LITERAL") and chr(value).isdigit():
@@ -272,13 +276,17 @@ def _tells(kind: str, what: Any) -> bool:
     return False
 
 
-def loaded(tables: Sequence[tuple[str, Mapping[str, Any]]], layers: Sequence[Mapping[str, Any]]) -> tuple[Family, ...]:
+def loaded(
+    tables: Sequence[tuple[str, Mapping[str, Any]]], layers: Sequence[Mapping[str, Any]]
+) -> tuple[Family, ...]:
     """The families of (file name, table) pairs, then the plain layers. Raises MalformedFamily."""
     found: dict[str, Family] = {}
     for name, raw in tables:
         one = family(raw, name)
         if name.removesuffix(".toml") != one.id:
-            raise MalformedFamily(f"{name}: holds the family {one.id!r}, whose file is {one.id}.toml")
+            raise MalformedFamily(
+                f"{name}: holds the family {one.id!r}, whose file is {one.id}.toml"
+            )
         found[one.id] = one
     for raw in layers:
         one = family(raw, f"layers.toml: {raw.get('id')}", known=False)
@@ -288,5 +296,7 @@ def loaded(tables: Sequence[tuple[str, Mapping[str, Any]]], layers: Sequence[Map
     for one in found.values():
         lost = [other for other in one.over if other not in found]
         if lost:
-            raise MalformedFamily(f"{one.id}.toml: over names {', '.join(lost)}, which is not there")
+            raise MalformedFamily(
+                f"{one.id}.toml: over names {', '.join(lost)}, which is not there"
+            )
     return tuple(found.values())

@@ -49,7 +49,9 @@ def _values(document: Any) -> dict[str, Any]:
         if isinstance(node, Mapping):
             for key, value in node.items():
                 last = str(key).rpartition(".")[2].lower()
-                plain = value.get("value") if isinstance(value, Mapping) and "value" in value else value
+                plain = (
+                    value.get("value") if isinstance(value, Mapping) and "value" in value else value
+                )
                 found.setdefault(last, plain)
                 waiting.append(value)
         elif isinstance(node, list):
@@ -59,7 +61,8 @@ def _values(document: Any) -> dict[str, Any]:
 
 def ruled_out(family: Family, machine: Mapping[str, Any] | None, seen: Sequence[str]) -> str:
     """Why the family cannot be it, "" when it can. The architectures that the log names come first:
-    it may have been written on another machine."""
+    it may have been written on another machine.
+    """
     only = family.only or {}
     archs = list(seen) or list((machine or {}).get("archs", ()))
     wanted = only.get("archs")

@@ -14,7 +14,9 @@ _LEAST = 0.12
 """Share of the line's weight that must be met; below it the nearest is far away."""
 
 
-def nearest(line: str, others: Sequence[str], families: Sequence[Family], most: int = 3) -> list[Family]:
+def nearest(
+    line: str, others: Sequence[str], families: Sequence[Family], most: int = 3
+) -> list[Family]:
     """At most `most` families, the nearest first; rare words weigh more than common ones."""
     known = [one for one in families if one.known]
     bags = {one.id: _words(_text(one)) for one in known}
@@ -25,7 +27,8 @@ def nearest(line: str, others: Sequence[str], families: Sequence[Family], most: 
     if not total:
         return []
     scores = {
-        one.id: sum(weight[word] for word in asked & bags[one.id] if word in weight) / total for one in known
+        one.id: sum(weight[word] for word in asked & bags[one.id] if word in weight) / total
+        for one in known
     }
     ranked = sorted(known, key=lambda one: -scores[one.id])
     return [one for one in ranked[:most] if scores[one.id] >= _LEAST]
@@ -43,6 +46,8 @@ def _words(text: str) -> set[str]:
 
 
 _COMMON = frozenset(
-    "the and for not with from file line error this that are was has have can cannot when while its but which "
-    "runtimeerror traceback python torch site packages lib usr home opt rocm hip user".split()
+    """
+    the and for not with from file line error this that are was has have can cannot when while its
+    but which runtimeerror traceback python torch site packages lib usr home opt rocm hip user
+    """.split()  # noqa: SIM905
 )

@@ -7,20 +7,32 @@ import re
 from reefwatch.triage.clean import plain
 
 _IPV4 = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
-_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){3,7}(?::?[0-9a-fA-F]{1,4}){1,4}(?![\w:])|(?<![\w:])fe80::[0-9a-fA-F:]+")
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){3,7}(?::?[0-9a-fA-F]{1,4}){1,4}(?![\w:])|(?<![\w:])fe80::[0-9a-fA-F:]+"
+)
 _MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_JOURNAL = re.compile(r"^((?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ [\d:]{8} )(\S+)( \S+: )")
+_JOURNAL = re.compile(
+    r"^((?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ [\d:]{8} )(\S+)( \S+: )"
+)
 _PROMPT = re.compile(r"(?<![\w.+-])[a-z_][\w-]{0,31}@(?P<host>[A-Za-z][\w-]{0,62})(?=[:\s~])")
 _NCCL = re.compile(r"^(\s*(?:\[[^\]]*\] )?)[\w.-]+(:\d+:\d+ \[\d+\] )")
 _HOMES = re.compile(
     r"(?<![\w~>])((?:/(?:mnt|data|scratch|work|export|net|lustre|gpfs|nfs)(?:/[\w.-]+)?)?/(?:home|Users|users|user)/)(?!user\b|runner/)[^/\s\"':;,<>()]+"
 )
 _WINDOWS = re.compile(r"([A-Za-z]:\\+Users\\+)(?!user\\)[^\\\s\"'<>]+", re.IGNORECASE)
-_SHARED = re.compile(r"(?<![\w~>])(/(?:scratch|lustre\w*|gpfs|nfs|projects?|pfs)/)[\w./-]*?(?=[\w.-]+(?:[\s\"':;,<>()]|$))")
-_SERIAL = re.compile(r"((?:serial|uuid|unique_id|GPU UUID)\W{1,4})(?:GPU-)?[0-9a-fA-F][0-9a-fA-F-]{11,}", re.IGNORECASE)
+_SHARED = re.compile(
+    r"(?<![\w~>])(/(?:scratch|lustre\w*|gpfs|nfs|projects?|pfs)/)[\w./-]*?(?=[\w.-]+(?:[\s\"':;,<>()]|$))"
+)
+_SERIAL = re.compile(
+    r"((?:serial|uuid|unique_id|GPU UUID)\W{1,4})(?:GPU-)?[0-9a-fA-F][0-9a-fA-F-]{11,}",
+    re.IGNORECASE,
+)
 _UUID = re.compile(r"\bGPU-[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,}){0,4}")
-_HOSTS = re.compile(r"((?:host(?:name)?|node(?:name)?|MASTER_ADDR|addr(?:ess)?)[\"']?\s?[=:]\s?[\"']?)(?!localhost|127\.)([A-Za-z][\w-]*(?:\.[\w-]+)+|[A-Za-z]+[\w-]*\d[\w-]*)(?![\w.])", re.IGNORECASE)
+_HOSTS = re.compile(
+    r"((?:host(?:name)?|node(?:name)?|MASTER_ADDR|addr(?:ess)?)[\"']?\s?[=:]\s?[\"']?)(?!localhost|127\.)([A-Za-z][\w-]*(?:\.[\w-]+)+|[A-Za-z]+[\w-]*\d[\w-]*)(?![\w.])",
+    re.IGNORECASE,
+)
 
 
 class Redactor:
@@ -59,7 +71,12 @@ class Redactor:
         return text
 
     def _learn(self, name: str, mark: str) -> None:
-        if len(name) < 3 or name in self._names or name.lower() in _COMMON or len(self._names) > 200:
+        if (
+            len(name) < 3
+            or name in self._names
+            or name.lower() in _COMMON
+            or len(self._names) > 200
+        ):
             return
         self._names[name] = mark
         words = sorted(self._names, key=len, reverse=True)
@@ -67,8 +84,10 @@ class Redactor:
 
 
 _COMMON = frozenset(
-    "root user runner ubuntu admin localhost kernel python python3 home data models model work app workspace "
-    "docker jupyter torch rocm train test tests build".split()
+    """
+    root user runner ubuntu admin localhost kernel python python3 home data models model work app
+    workspace docker jupyter torch rocm train test tests build
+    """.split()  # noqa: SIM905
 )
 
 
@@ -76,6 +95,11 @@ def _address(match: re.Match[str]) -> str:
     """An address; four numbers that are a version (`rocm 6.2.4.1`) stay."""
     parts = [int(part) for part in match[0].split(".")]
     before = match.string[max(match.start() - 12, 0) : match.start()].lower()
-    if any(part > 255 for part in parts) or parts[0] == 0 or "version" in before or before.endswith(("v", "==", "-")):
+    if (
+        any(part > 255 for part in parts)
+        or parts[0] == 0
+        or "version" in before
+        or before.endswith(("v", "==", "-"))
+    ):
         return match[0]
     return "<address>"

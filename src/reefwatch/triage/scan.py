@@ -14,12 +14,68 @@ from reefwatch.triage.tracebacks import Raised, Tracebacks, opens
 _MOST = 20_000
 """Forms of lines that are remembered."""
 _FIRST, _LAST, _SAME = 200, 100, 20
-_SPEAKS = ("error", "exception", "traceback", "fail", "interrupt", "fault:", "timeout:", "resources:")
+_SPEAKS = (
+    "error",
+    "exception",
+    "traceback",
+    "fail",
+    "interrupt",
+    "fault:",
+    "timeout:",
+    "resources:",
+)
 _BASE = (
-    *("error", "exception", "traceback", "interrupt", "fail", "fault", "abort", "kill", "sig", "segm"),
-    *("cannot", "could not", "unable", "no such", "found", "missing", "invalid", "support", "undefined", "unhandled"),
-    *("timeout", "timed out", "out of", "limit", "denied", "permitted", "reset", "warning", "fatal", "illegal"),
-    *("hip", "hsa", "gfx", "rocm", "rocr", "amd", "miopen", "rocblas", "nccl", "cuda", "nvidia", "triton", "torch"),
+    *(
+        "error",
+        "exception",
+        "traceback",
+        "interrupt",
+        "fail",
+        "fault",
+        "abort",
+        "kill",
+        "sig",
+        "segm",
+    ),
+    *(
+        "cannot",
+        "could not",
+        "unable",
+        "no such",
+        "found",
+        "missing",
+        "invalid",
+        "support",
+        "undefined",
+        "unhandled",
+    ),
+    *(
+        "timeout",
+        "timed out",
+        "out of",
+        "limit",
+        "denied",
+        "permitted",
+        "reset",
+        "warning",
+        "fatal",
+        "illegal",
+    ),
+    *(
+        "hip",
+        "hsa",
+        "gfx",
+        "rocm",
+        "rocr",
+        "amd",
+        "miopen",
+        "rocblas",
+        "nccl",
+        "cuda",
+        "nvidia",
+        "triton",
+        "torch",
+    ),
     *("kernel", "device", "vram", "queue", "database", "version", "shared", "exit", "died"),
 )
 """Words that most clues hold; what they do not cover is added clue by clue."""
@@ -27,8 +83,10 @@ _DIGITS = str.maketrans("123456789", "000000000")
 _PROGRESS = re.compile(
     r"(?:\b(?:epochs?|steps?|iter(?:ation)?s?|loss|acc(?:uracy)?|val_\w+|ppl|lr|tokens?/s(?:ec)?|samples/s)\b\W{0,4}\d)"
     r"|\d(?:\.\d+)?(?:it/s|s/it|ms/step)|\b\d{1,3}%\|"
-    r"|\b(?:[Tt]raining|[Tt]rain|[Ff]it|run|[Ee]valuation)\b.{0,40}\b(?:[Cc]omplete[d]?|[Ff]inished|done|stopped)\b"
-    r"|\b(?:[Ss]aved|[Ss]aving)\b.{0,60}\b(?:checkpoint|model|weights|state)|`Trainer\.fit` stopped|\b[Dd]one\b"
+    r"|\b(?:[Tt]raining|[Tt]rain|[Ff]it|run|[Ee]valuation)\b"
+    r".{0,40}\b(?:[Cc]omplete[d]?|[Ff]inished|done|stopped)\b"
+    r"|\b(?:[Ss]aved|[Ss]aving)\b.{0,60}\b(?:checkpoint|model|weights|state)"
+    r"|`Trainer\.fit` stopped|\b[Dd]one\b"
 )
 
 

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_HEAD = re.compile(r"(?P<margin>[\s|+]*?)(?P<said>\S.*?)??(?:Exception Group )?Traceback \(most recent call last\):?\s*$")
+_HEAD = re.compile(
+    r"(?P<margin>[\s|+]*?)(?P<said>\S.*?)??"
+    r"(?:Exception Group )?Traceback \(most recent call last\):?\s*$"
+)
 _FRAME = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.*))?')
 _RAISED = re.compile(
     r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:\s?(?P<said>.*))?$"
@@ -127,7 +130,9 @@ class Tracebacks:
         if loose is None or loose["kind"].endswith("Warning"):
             return None
         self._chains += 1
-        return Raised(loose["kind"], loose["said"], stream, number, self._chains, 0, False, loose=True)
+        return Raised(
+            loose["kind"], loose["said"], stream, number, self._chains, 0, False, loose=True
+        )
 
     def _begin(self, talk: _Talk, head: re.Match[str], number: int) -> None:
         if talk.link and talk.chain:

@@ -14,20 +14,32 @@ def parser() -> argparse.ArgumentParser:
     """The options of `triage`."""
     made = argparse.ArgumentParser(
         "reefwatch triage",
-        description="From error logs to the layer that failed, its cause and the fix. Several logs are "
-        "the ranks of one run. Ends with 3 when a failure is found, 0 when there is none, 2 when "
-        "nothing could be read.",
+        description="From error logs to the layer that failed, its cause and the fix. "
+        "Several logs are the ranks of one run. "
+        "Ends with 3 when a failure is found, 0 when there is none, 2 when nothing could be read.",
         allow_abbrev=False,
     )
-    made.add_argument("logs", nargs="*", metavar="LOG", help="log files, packed or not; - or a pipe is stdin")
-    made.add_argument("--last", action="store_true", help="the newest watched run, in place of logs")
+    made.add_argument(
+        "logs", nargs="*", metavar="LOG", help="log files, packed or not; - or a pipe is stdin"
+    )
+    made.add_argument(
+        "--last", action="store_true", help="the newest watched run, in place of logs"
+    )
     made.add_argument("--json", action="store_true", help="the diagnosis as JSON on stdout")
     made.add_argument(
-        "--machine", metavar="FACTS.json", help="what `reefwatch doctor --json` printed, to rule families out"
+        "--machine",
+        metavar="FACTS.json",
+        help="what `reefwatch doctor --json` printed, to rule families out",
     )
-    made.add_argument("--redact", metavar="FILE", help="also write a copy of the logs that can be shared")
-    made.add_argument("--bundle", metavar="FILE", help="also write one archive (zip) for a report upstream")
-    made.add_argument("--require-proof", action="store_true", help="exit 4 when the family is not known")
+    made.add_argument(
+        "--redact", metavar="FILE", help="also write a copy of the logs that can be shared"
+    )
+    made.add_argument(
+        "--bundle", metavar="FILE", help="also write one archive (zip) for a report upstream"
+    )
+    made.add_argument(
+        "--require-proof", action="store_true", help="exit 4 when the family is not known"
+    )
     return made
 
 
@@ -65,7 +77,9 @@ def main(argv: list[str]) -> int:
     if given.bundle:
         from reefwatch.api import triage_bundle
 
-        say(f"{given.bundle}: {', '.join(triage_bundle.write(answer, given.bundle, given.machine))}")
+        say(
+            f"{given.bundle}: {', '.join(triage_bundle.write(answer, given.bundle, given.machine))}"
+        )
     if given.require_proof and answer.diagnosis.failed and answer.diagnosis.family is None:
         return 4
     return 3 if answer.diagnosis.failed else 0
