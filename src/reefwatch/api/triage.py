@@ -65,7 +65,7 @@ def triage(
             names.append("<stdin>" if path == STDIN else path)
         except NotText as error:
             unread.append(f"{path}: {error}")
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, ValueError) as error:
             unread.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
     told = decide(scans, known, names, facts)
     if not scans:
@@ -144,7 +144,7 @@ def _opened(path: str, stdin: IO[bytes] | None) -> Iterator[Iterator[bytes]]:
                 from importlib import import_module
 
                 with import_module(module).open(file) as unpacked:
-                    yield _chunks(unpacked)
+                    yield _unpacked(unpacked)
                 return
         yield _chunks(file, b"" if file.seekable() else head)
 
@@ -155,6 +155,19 @@ def _chunks(file: IO[bytes], first: bytes = b"") -> Iterator[bytes]:
     read = getattr(file, "read1", file.read)
     while chunk := read(CHUNK):
         yield chunk
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    """As `_chunks`, of an archive. One that is cut short is read as far as it goes; else OSError."""
+    import lzma
+    import zlib
+
+    try:
+        yield from _chunks(file)
+    except EOFError:
+        return
+    except (zlib.error, lzma.LZMAError) as error:
+        raise OSError(f"a damaged archive: {error}") from None
 
 
 def _facts(machine: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any] | None:

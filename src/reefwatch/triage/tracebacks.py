@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _HEAD = re.compile(
-    r"(?P<margin>[\s|+]*?)(?P<said>\S.*?)??"
+    r"(?P<margin>[\s|+]*)(?P<said>\S.*?)??"
     r"(?:Exception Group )?Traceback \(most recent call last\):?\s*$"
 )
 _FRAME = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.*))?')
@@ -79,7 +79,7 @@ def opens(body: str) -> bool:
     """True for a line that matters though no traceback is open."""
     if "Traceback (most" in body or CAUSED in body or DURING in body or "Exception ignored" in body:
         return True
-    return ": " in body and _LOOSE.match(body.strip()) is not None
+    return ": " in body and _LOOSE.match(body.strip(" \t|+")) is not None
 
 
 class Tracebacks:
@@ -126,7 +126,7 @@ class Tracebacks:
         if "Exception ignored" in body:
             talk.ignored = True
             return None
-        loose = _LOOSE.match(body.strip()) if ": " in body else None
+        loose = _LOOSE.match(body.strip(" \t|+")) if ": " in body else None
         if loose is None or loose["kind"].endswith("Warning"):
             return None
         self._chains += 1

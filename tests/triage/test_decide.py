@@ -1,0 +1,177 @@
+"""Which of many lines decides: earliest, cause before reporter, the machine's say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reefwatch.triage.machine import facts
+
+TIMEOUT = (
+    "[rank{rank}]:[E1107 22:{minute}:59.1 ProcessGroupNCCL.cpp:692] [Rank {rank}] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=4, OpType=ALLREDUCE) ran for 600000 ms\n"
+)
+OOM = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.\n"
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in step\n    x = y\n'
+FAULT = "Memory access fault by GPU node-1 (Agent handle: 0x5) on address 0x7f. Reason: Unknown.\n"
+TIMED = "2024-11-07T22:{minute}:00 ERROR "
+
+
+def test_a_timeout_is_not_the_cause_of_what_another_rank_ran_into(told):
+    waiting = TIMEOUT.format(rank=0, minute="40")
+    failed = TIMED.format(minute="10") + "worker\n" + TRACE + OOM
+    one = told(waiting, failed)
+    assert (one.family, one.layer, one.file, one.line_number) == ("hip-oom", "cpp_hip", "log1", 5)
+    assert [o["family"] for o in one.also if o["what"] == "reporter"] == ["collective-timeout"]
+
+
+def test_of_two_causes_the_earlier_by_the_clock(told):
+    late = TIMED.format(minute="30") + "HIP error: invalid device function\n"
+    early = TIMED.format(minute="05") + OOM
+    assert told(late, early).family == "hip-oom"
+    assert told(early, late).family == "hip-oom"
+    undated = "HIP error: invalid device function\n"
+    assert told(undated, OOM).family == "arch-not-in-wheel"  # by place, since no clock says more
+
+
+def test_a_plain_exception_of_one_rank_outweighs_reporters_of_others(told):
+    one = told(TIMEOUT.format(rank=1, minute="40"), TRACE + "KeyError: 'lr'\n")
+    assert (one.layer, one.family, one.file) == ("python", None, "log1")
+    assert one.cause == "KeyError: 'lr'"
+    assert one.fix == "look at train.py:9, in step"
+
+
+def test_the_cause_of_a_chain_is_its_root(told):
+    chain = (
+        TRACE + "ZeroDivisionError: division by zero\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        + TRACE + "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised\n"
+    )  # fmt: skip
+    assert told(chain).cause.startswith("ZeroDivisionError")
+    handled = (
+        TRACE + "KeyError: 'a'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        + TRACE + "ValueError: no such model\n"
+    )  # fmt: skip
+    assert told(handled).cause.startswith("ValueError")
+
+
+def test_reporters_are_named_only_when_nothing_else_is_there(told):
+    assert told(FAULT + "Aborted (core dumped)\n").family == "memory-access-fault"
+    override = "$ HSA_OVERRIDE_GFX_VERSION=10.3.0 python a.py\n" + FAULT
+    assert told(override).family == "wrong-gfx-override"
+    ring = "[1.5] amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1\n"
+    reset = "[2.5] amdgpu 0000:03:00.0: amdgpu: GPU reset(2) succeeded!\n"
+    one = told(ring + reset)
+    assert one.family == "gpu-hang-display-shared" and one.line_number == 1
+    assert not told("[2.5] amdgpu 0000:03:00.0: amdgpu: GPU reset(2) succeeded!\n").family
+
+
+def test_the_status_of_miopen_is_explained_by_the_lines_before(told):
+    log = (
+        "MIOpen(HIP): Error [BuildHip] HIPRTC status = HIPRTC_ERROR_COMPILATION (6), "
+        "source file: a.cpp\n"
+        "/tmp/comgr-1/include/a.hpp:83:23: error: not a valid operand.\n"
+        + TRACE + "RuntimeError: miopenStatusUnknownError\n"
+    )  # fmt: skip
+    one = told(log)
+    assert one.family == "miopen-jit-compile-failed"
+    assert one.root_line.endswith("error: not a valid operand.") and one.line_number == 2
+
+
+def test_source_lines_of_a_traceback_do_not_decide(told):
+    log = (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in _lazy_init\n'
+        '    raise AssertionError("Torch not compiled with CUDA enabled")\n'
+        "AssertionError: Torch not compiled with CUDA enabled\n"
+    )
+    assert told(log).line_number == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "layer"),
+    [
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x2 and 6x64)", "python"),
+        ("ModuleNotFoundError: No module named 'einops'", "python"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.", "cpp_hip"),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "cpp_hip"),
+        ("ncclUnhandledCudaError: Call to CUDA function failed.", "cpp_hip"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "cpp_hip"),
+        ("[9.1] NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus", "primitive"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", "primitive"),
+        ("[7.0] Out of memory: Killed process 47768 (python3)", "primitive"),
+        ("RuntimeError: No CUDA GPUs are available", "primitive"),
+        ("Segmentation fault (core dumped)", "cpp_hip"),
+        ("ERROR: No matching distribution found for torch==9.9", "python"),
+        ("all went well", "unknown"),
+    ],
+)
+def test_the_layer_of_what_is_no_known_family(told, line, layer):
+    one = told(line + "\n")
+    assert one.layer == layer
+    assert one.failed is (layer != "unknown")
+
+
+def test_an_unknown_failure_names_the_nearest_and_what_to_collect(told):
+    one = told("RuntimeError: HIP error: the kernel of hipBLASLt hangs\n")
+    assert one.family is None and one.layer == "cpp_hip"
+    assert any(o["what"] == "nearest" for o in one.also)
+    assert any("AMD_SERIALIZE_KERNEL" in command for command in one.collect)
+
+
+def test_a_warning_alone_is_named_and_is_no_failure(told):
+    warn = "MIOpen(HIP): Warning [IsEnoughWorkspace] [EvaluateInvokers] workspace required: 1\n"
+    one = told(warn)
+    assert one.family == "miopen-workspace-warning" and not one.failed
+    calm = told(warn + "epoch 1 loss 0.5\nepoch 2 loss 0.4\nsaved checkpoint a.pt\n")
+    assert calm.family is None and not calm.failed
+    assert [o["what"] for o in calm.also] == ["harmless"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted((Path(__file__).parents[1] / "data/triage/healthy").glob("*.log")),
+    ids=lambda f: f.stem,
+)
+def test_no_failure_is_claimed_of_a_run_that_ended_well(told, file):
+    one = told(file.read_bytes().decode())
+    assert not one.failed and one.family is None and one.layer == "unknown"
+
+
+MES = (
+    "MES feature version: 1, firmware version: 0x00000083\n"
+    "HW Exception by GPU node-1 (Agent handle: 0x6) reason :GPU Hang\n"
+)
+
+
+def test_the_machine_rules_out_what_cannot_be(told):
+    assert told(MES).family == "bad-mes-firmware"
+    one = told(MES, machine=facts({"facts": {"machine.cards": {"value": [{"gfx": "gfx1100"}]}}}))
+    assert one.family == "hw-exception-gpu-hang"
+    (out,) = [o for o in one.also if o["what"] == "ruled out"]
+    assert out["family"] == "bad-mes-firmware" and "gfx1100" in out["why"]
+    assert told(MES, machine=facts({"gfx": "gfx1151"})).family == "bad-mes-firmware"
+
+
+def test_a_log_that_names_its_own_chip_outranks_this_machine(told):
+    log = "Name: gfx1151\n" + MES.replace("reason", "on gfx1151 reason")
+    assert told(log, machine={"archs": ["gfx1100"]}).family == "bad-mes-firmware"
+
+
+def test_facts_that_say_nothing_rule_nothing_out(told):
+    assert facts({}) == {} and facts([1, "x", None]) == {}
+    assert facts({"gpu_count": 1, "wsl": True}) == {"gpus": 1, "wsl": True}
+    ipc = "NCCL WARN hipIpcGetMemHandle failed : invalid argument\n"
+    assert told(ipc, machine={}).family == "rccl-ipc-container"
+    assert told(ipc, machine={"gpus": 1}).family is None
+
+
+def test_the_shape_of_the_answer(told):
+    plain = told(OOM).plain()
+    assert list(plain) == [
+        "schema", "layer", "component", "family", "root_line", "file", "line_number",
+        "confidence", "cause", "fix", "sources", "also",
+    ]  # fmt: skip
+    assert plain["schema"] == 1 and 0 < plain["confidence"] <= 1
+    assert plain["sources"] and plain["fix"].count("\n") >= 1
