@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reefwatch import data
 from reefwatch.triage.catalogue import families
+from reefwatch.triage.decide import decide
 from reefwatch.triage.family import MalformedFamily, Role, anchored, family, loaded
+from reefwatch.triage.scan import Scanner
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 KNOWN = [one for one in families() if one.known]
 GOOD = [(one.id, log) for one in KNOWN for log in one.good]
@@ -104,6 +113,17 @@ def test_a_file_is_named_as_its_family_and_over_names_known_ones():
         loaded([("other.toml", raw())], ())
     with pytest.raises(MalformedFamily, match="over names gone"):
         loaded([("kfd-not-passed.toml", changed(over=["gone"]))], ())
+
+
+def test_the_family_of_the_docs_works_as_it_is_written():
+    page = (Path(__file__).parents[2] / "docs" / "triage.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    table = tomllib.loads(block)
+    mine = loaded([("my-family.toml", table)], data.table("layers.toml")["layer"])
+    scanner = Scanner(mine)
+    log = b"".join(line.encode() + b"\n" for line in table["failure"][0]["signature"])
+    told = decide([scanner.read([log])], mine)
+    assert (told.family, told.layer) == ("my-family", "cpp_hip")
 
 
 def test_what_was_written_from_a_record_goes_with_it():

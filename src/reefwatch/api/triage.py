@@ -158,7 +158,7 @@ def _chunks(file: IO[bytes], first: bytes = b"") -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
-    """As `_chunks`, of an archive. One that is cut short is read as far as it goes; else OSError."""
+    """As `_chunks`, of an archive; one that is cut short as far as it goes. Raises OSError."""
     import lzma
     import zlib
 
