@@ -139,6 +139,31 @@ def test_no_failure_is_claimed_of_a_run_that_ended_well(told, file):
     assert not one.failed and one.family is None and one.layer == "unknown"
 
 
+EPOCHS = "".join(f"epoch {n} loss 0.{n}\n" for n in range(1, 9))
+BNB = "Could not find the bitsandbytes ROCm binary at PosixPath('/v/libbitsandbytes_rocm71.so')\n"
+
+
+def test_what_the_run_went_on_after_did_not_end_it(told):
+    late = TRACE + "KeyError: 'lr'\n"
+    assert told(BNB + late).family == "bnb-binary-missing"
+    one = told(BNB + EPOCHS + late)
+    assert (one.family, one.cause, one.line_number) == (None, "KeyError: 'lr'", 13)
+    assert told(BNB + "epoch 1 loss 0.1\n" + late).family == "bnb-binary-missing"
+    ended = told(BNB + EPOCHS + "training finished\n")
+    assert not ended.failed and ended.family is None
+    assert told(EPOCHS + BNB).family == "bnb-binary-missing"
+
+
+def test_a_bar_that_is_drawn_again_is_no_going_on(told):
+    log = OOM + " 12%|#2    | 12/100 [00:10<01:00, 1.2it/s]\n" + TRACE + "RuntimeError: stopped\n"
+    assert told(log).family == "hip-oom"
+
+
+def test_other_ranks_go_on_while_one_has_failed(told):
+    log = f"[rank1]: {OOM}" + "".join(f"[rank0]: {line}\n" for line in EPOCHS.splitlines())
+    assert told(log + TIMEOUT.format(rank=0, minute="40")).family == "hip-oom"
+
+
 MES = (
     "MES feature version: 1, firmware version: 0x00000083\n"
     "HW Exception by GPU node-1 (Agent handle: 0x6) reason :GPU Hang\n"

@@ -176,7 +176,7 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
     calm = max((scan.progress for scan in scans), default=0)
     weighty = [
         one
-        for one in found
+        for one in _lasting(found, scans)
         if not (one.role in (Role.WARNING, Role.HINT) and calm > one.root.line)
         and not (one.family.id == _PYTHON.id and one.role is Role.WARNING)
     ]
@@ -191,6 +191,28 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
     if top is Role.REPORTER:  # one with a family says more than one without
         pool = [one for one in pool if one.family.known] or pool
     return min(pool, key=lambda one: one.order)
+
+
+_MANY = 5
+"""Lines of a run going on after which what came before them did not end it."""
+
+
+def _lasting(found: Sequence[Candidate], scans: Sequence[Scan]) -> list[Candidate]:
+    """Without errors that the run went on after: to another one, or to an end that says done."""
+    if len(scans) != 1 or any(one.root.stream for one in found):
+        return list(found)  # other ranks go on while one has failed
+    scan = scans[0]
+    ends = [one.root.line for one in found if one.role >= Role.END]
+    errors = [one.root.line for one in found if one.role >= Role.ERROR]
+    if scan.done and scan.done > max(ends, default=0):
+        return [one for one in found if one.role < Role.END]
+    last = max(errors, default=0)
+    between = scan.went_on
+    return [
+        one
+        for one in found
+        if one.role < Role.ERROR or between(one.root.line) - between(last) < _MANY
+    ]
 
 
 def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:

@@ -117,12 +117,23 @@ class Scan:
     seen: dict[tuple[str, str], Sighting] = field(default_factory=dict)
     """The first sighting by (family, clue)."""
     raised: list[tuple[Raised, Sighting]] = field(default_factory=list)
-    progress: int = 0
-    """The number of the last line that looks like a training run going on; 0 for none."""
+    going: tuple[int, ...] = ()
+    """The numbers of the last lines that look like a training run going on."""
+    done: int = 0
+    """The number of a line near the end that says that it is done; 0 for none."""
     archs: tuple[str, ...] = ()
     """The gfx names that its noted lines hold."""
     timed: bool = False
     """Its lines have a date."""
+
+    @property
+    def progress(self) -> int:
+        """The number of the last line that looks like a run going on; 0 for none."""
+        return self.going[-1] if self.going else 0
+
+    def went_on(self, line: int) -> int:
+        """How many lines after that one look like a run going on."""
+        return sum(number > line for number in self.going)
 
 
 @dataclass
@@ -244,12 +255,22 @@ class _Clock:
 def _end(scan: Scan, tail: str) -> None:
     """Where the run was last seen to go on, in the last part of the log."""
     number = scan.lines - tail.rstrip("\n").count("\n")
+    going = []
     for part in tail.split("\n"):
         if _PROGRESS.search(part) and not _TROUBLE.search(part):
-            scan.progress = number
+            going.append(number)
+            if _DONE.search(part) and number > scan.lines - _NEAR:
+                scan.done = number
         number += 1
+    scan.going = tuple(going[-_FIRST:])
 
 
+_NEAR = 30
+"""Lines from the end within which a run says that it is done."""
+_DONE = re.compile(
+    r"\b(?:[Tt]raining|[Tt]rain|[Ff]it|[Rr]un|[Ff]ine-?tuning)\b.{0,40}\b(?:[Cc]omplete[d]?|[Ff]inished|done)\b"
+    r"|\b[Ss]aved\b.{0,60}\b(?:checkpoint|model|weights)|`Trainer\.fit` stopped"
+)
 _TROUBLE = re.compile(r"[Ee]rror|Exception|[Tt]imeout|OpType|Memory access fault|HW Exception")
 
 
