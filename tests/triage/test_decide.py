@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reefwatch.show import triage as show
+from reefwatch.triage.catalogue import families
+from reefwatch.triage.decide import decide
+from reefwatch.triage.family import LAYERS
 from reefwatch.triage.machine import facts
+from reefwatch.triage.scan import Scanner
 
 TIMEOUT = (
     "[rank{rank}]:[E1107 22:{minute}:59.1 ProcessGroupNCCL.cpp:692] [Rank {rank}] Watchdog caught "
@@ -190,6 +198,31 @@ def test_facts_that_say_nothing_rule_nothing_out(told):
     ipc = "NCCL WARN hipIpcGetMemHandle failed : invalid argument\n"
     assert told(ipc, machine={}).family == "rccl-ipc-container"
     assert told(ipc, machine={"gpus": 1}).family is None
+
+
+LINES = [
+    line
+    for one in families()
+    for record in one.records
+    for line in [*record["signature"], *str(record.get("log", "")).splitlines()]
+]
+
+
+@given(st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30), st.integers(0, 3))
+def test_any_lines_get_an_answer_that_can_be_shown(lines, ranks):
+    logs = [
+        "\n".join(f"[rank{n}]: {line}" if ranks else line for line in lines).encode()
+        for n in range(ranks + 1)
+    ]
+    scanner = Scanner(families())
+    scans = [scanner.read([log or b"x"], number) for number, log in enumerate(logs)]
+    one = decide(scans, families(), ["log"] * len(logs))
+    assert one.layer in LAYERS and 0 <= one.confidence <= 1
+    assert (one.family is None) or one.confidence >= 0.5
+    json.dumps(one.plain())
+    assert show.text(one.view()).splitlines()[-1].endswith("harmless")
+    if one.root_line:
+        assert one.line_number >= 1 and one.failed | (one.family is not None)
 
 
 def test_the_shape_of_the_answer(told):
