@@ -50,6 +50,13 @@ def test_a_plain_exception_of_one_rank_outweighs_reporters_of_others(told):
     assert one.fix == "look at train.py:9, in step"
 
 
+def test_the_users_own_frame_is_told_with_a_plain_layer_too(told):
+    one = told(TRACE + "ModuleNotFoundError: No module named 'einops'\n")
+    assert (one.layer, one.component) == ("python", "environment")
+    assert one.fix.endswith("(look at train.py:9, in step)")
+    assert [o for o in one.also if o["what"] == "nearest"] == []
+
+
 def test_the_cause_of_a_chain_is_its_root(told):
     chain = (
         TRACE + "ZeroDivisionError: division by zero\n\n"

@@ -176,9 +176,8 @@ class Session:
 
         with self._own_path(), self.guarded("triage"):
             file = None if self.folder is None else self.folder / f"rank{self.launch.rank}.error"
-            quiet = tell is None or self.launch.rank != 0
             text = triage.death(exception, trace, os.environ)
-            triage.after_death(text, file, _silent if quiet or tell is None else tell)
+            triage.after_death(text, file, tell if self.launch.rank == 0 else None)
 
     def judge(self, command: str) -> Report:
         """The report over this rank's record and those of other ranks that can be seen."""

@@ -115,8 +115,8 @@ _NAMES = (
 )
 
 
-def after_death(text: str, file: Path | None, say: Callable[[str], None]) -> None:
-    """Keep the text beside the record and say in one line what it is. Raises OSError."""
+def after_death(text: str, file: Path | None, say: Callable[[str], None] | None) -> None:
+    """Keep the text beside the record, and say in one line what it is. Raises OSError."""
     from reefwatch.show import triage as show
     from reefwatch.store.scrub import Scrubber
     from reefwatch.triage.catalogue import families
@@ -125,6 +125,8 @@ def after_death(text: str, file: Path | None, say: Callable[[str], None]) -> Non
 
     if file is not None:
         file.write_text(Scrubber.here().text(text), encoding="utf-8", errors="replace")
+    if say is None:
+        return
     known = families()
     told = decide([Scanner(known).read([text.encode(errors="replace")])], known)
     say(show.line(told.view()))

@@ -60,7 +60,7 @@ def decide(
     found = _plainer(_explained(found))
     errors = _exceptions(scans, found, timed)
     chosen = _choose(found + errors, scans)
-    told = Diagnosis() if chosen is None else _diagnosis(chosen, names)
+    told = Diagnosis() if chosen is None else _diagnosis(_placed_in(chosen, scans), names)
     if chosen is None and not (found or errors):
         told = replace(told, cause=_NOTHING)
     elif chosen is None:
@@ -227,7 +227,8 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
             or (_CUT if not one.raised.kind else "")
             or f"{one.raised.name}: {one.raised.said}".rstrip(": ")
         )
-        fix = fix or _where(one.raised)
+        where = "" if family.known else _where(one.raised)
+        fix = f"{fix} ({where})" if fix and where else fix or where
     return Diagnosis(
         layer,
         component,
@@ -245,6 +246,13 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
         family.doctor,
         failed=failed,
     )
+
+
+def _placed_in(one: Candidate, scans: Sequence[Scan]) -> Candidate:
+    """With the exception that its line names, so that the user's own frame can be told."""
+    told = next((scan.raised for scan in scans if scan.file == one.root.file), [])
+    here = next((raised for raised, place in told if place.line == one.root.line), None)
+    return one if one.raised is not None else replace(one, raised=here)
 
 
 def _name(root: Sighting, names: Sequence[str]) -> str:
@@ -302,7 +310,7 @@ def _entry(what: str, one: Candidate, names: Sequence[str], why: str = "") -> di
 _ASK = {
     "python": (
         "python -m pip list",
-        "run again with the whole traceback kept: python script.py 2>&1 | tee run.log",
+        "python script.py 2>&1 | tee run.log  # the whole traceback",
     ),
     "cpp_hip": (
         "AMD_SERIALIZE_KERNEL=3 AMD_LOG_LEVEL=3 python script.py 2>&1 | tee run.log",

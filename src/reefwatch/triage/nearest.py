@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from reefwatch.triage.family import Family
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{2,}")
-_LEAST = 0.12
+_LEAST = 0.2
 """Share of the line's weight that must be met; below it the nearest is far away."""
+_WORDS_MET = 2
 
 
 def nearest(
@@ -31,7 +32,11 @@ def nearest(
         for one in known
     }
     ranked = sorted(known, key=lambda one: -scores[one.id])
-    return [one for one in ranked[:most] if scores[one.id] >= _LEAST]
+    return [
+        one
+        for one in ranked[:most]
+        if scores[one.id] >= _LEAST and len(asked & bags[one.id]) >= _WORDS_MET
+    ]
 
 
 def _text(family: Family) -> str:
