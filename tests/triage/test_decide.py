@@ -154,6 +154,35 @@ def test_no_failure_is_claimed_of_a_run_that_ended_well(told, file):
     assert not one.failed and one.family is None and one.layer == "unknown"
 
 
+LOST = "cannot open shared object file: No such file or directory"
+MILD = {
+    "/v/torch/a.py:118: UserWarning: CUDA initialization: Found no NVIDIA driver": None,
+    f"node1:1:1 [0] NCCL INFO NET/Plugin : dlerror=librccl-net.so: {LOST}": "rocm-lib-not-found",
+    f"W tensorflow/dso_loader.cc:64] dlerror: libcudart.so.11.0: {LOST}": None,
+    "UserWarning: no flash attention: No module named 'flash_attn'": None,
+    "MIOpen(HIP): Warning [SearchImpl] Searching the best solution in the 9 dim space.": (
+        "miopen-find-slow"
+    ),
+    "[4.2] amdgpu 0000:03:00.0: amdgpu: PCIE atomic ops is not supported": "pcie-atomics-missing",
+}
+
+
+@pytest.mark.parametrize("line", MILD)
+def test_what_only_warns_claims_no_failure(told, line):
+    alone = told(line + "\n")
+    assert (alone.failed, alone.family) == (False, MILD[line])
+    calm = told(line + "\n" + EPOCHS)
+    assert (calm.failed, calm.layer, calm.family) == (False, "unknown", None)
+    dead = told(line + "\n" + TRACE + "KeyError: 'lr'\n")
+    assert (dead.failed, dead.cause) == (True, "KeyError: 'lr'")
+
+
+def test_a_warning_that_comes_again_as_an_error_is_one(told):
+    words = "libamdhip64.so.6: cannot open shared object file: No such file or directory\n"
+    one = told("UserWarning: not imported: " + words + TRACE + "ImportError: " + words)
+    assert (one.family, one.failed, one.line_number) == ("rocm-lib-not-found", True, 5)
+
+
 EPOCHS = "".join(f"epoch {n} loss 0.{n}\n" for n in range(1, 9))
 BNB = "Could not find the bitsandbytes ROCm binary at PosixPath('/v/libbitsandbytes_rocm71.so')\n"
 

@@ -30,12 +30,12 @@ def line(told: Mapping[str, Any]) -> str:
 def text(told: Mapping[str, Any], remarks: Sequence[str] = ()) -> str:
     """The diagnosis on a terminal or a pipe; the last line counts."""
     out: list[str] = []
-    if told["failed"] or told["family"]:
+    if told["failed"] or told["layer"] != "unknown":
         out += _field(
             "layer", f"{told['layer']}" + (f" ({told['component']})" if told["component"] else "")
         )
         known = f"{told['family']}: {told['title']}" if told["family"] else "unknown" + _title(told)
-        out += _field("family" if told["failed"] else "harmless", known)
+        out += _field("family" if told["failed"] else "warning", known)
         place = (
             f"{told['file']}:{told['line_number']}"
             if told["file"]

@@ -61,6 +61,13 @@ def decide(
     errors = _exceptions(scans, found, timed)
     chosen = _choose(found + errors, scans)
     told = Diagnosis() if chosen is None else _diagnosis(_placed_in(chosen, scans), names)
+    if chosen is not None and chosen.role is Role.HINT:  # does anything say that it failed?
+        bad = [
+            one
+            for one in found + errors
+            if one.role not in (Role.HINT, Role.WARNING) and one.match.sure >= NAMED
+        ]
+        told = replace(told, failed=bool(bad))
     if chosen is None and not (found or errors):
         told = replace(told, cause=_NOTHING)
     elif chosen is None:
@@ -95,6 +102,10 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                 if hits:
                     where[name] = min((_placed(hit, timed) for hit in hits), key=lambda h: h.order)
             if all(n in where for n in match.clues) and not any(n in where for n in match.unless):
+                told = [name for name in match.clues if not one.clues[name].context]
+                mild = all(where[name].mild for name in told)
+                if mild and match.role > Role.HINT:  # only a warning said it
+                    match = replace(match, role=Role.HINT)
                 found.append(Candidate(one, match, where[match.root]))
                 break  # the first match that holds is the family's best
     return found

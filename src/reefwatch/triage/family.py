@@ -54,6 +54,8 @@ class Clue:
     """The failure records that the pattern was written from."""
     source: str = ""
     """The file of the library that prints the line; the pattern then rests on that text."""
+    context: bool = False
+    """It only tells what kind of machine this is, and is no sign of a failure."""
     reads_digits: bool = True
     """Whether it matches may hang on which digits a line holds, not only on where."""
 
@@ -185,7 +187,13 @@ def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
     if known and not records and not source:
         raise refuse(f"clue {name!r}: say which records or which library source it rests on")
     return Clue(
-        name, pattern, anchors, records, source, _reads_digits(parser.parse(entry["pattern"]))
+        name,
+        pattern,
+        anchors,
+        records,
+        source,
+        context=bool(entry.get("context", False)),
+        reads_digits=_reads_digits(parser.parse(entry["pattern"])),
     )
 
 

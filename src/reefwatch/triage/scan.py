@@ -99,8 +99,10 @@ class Sighting:
     stream: str
     wall: float | None
     file: int
-    quoted: bool = False
-    """The line is source text in a traceback: the same words may come as a message yet."""
+    weak: bool = False
+    """Source text in a traceback, or mild: the same words may come as a message of weight yet."""
+    mild: bool = False
+    """The line says of itself that it informs or warns."""
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -178,7 +180,8 @@ class Scanner:
                 continue
             said = clean(line.text)
             when = clock.at(said)
-            quoted = traces.quotes(said.body, said.stream)
+            mild = is_mild(said)
+            weak = mild or traces.quotes(said.body, said.stream)
             raised = traces.told(said.body, said.stream, line.number)
             stream.hungry = traces.hungry
             if raised is not None:
@@ -189,8 +192,8 @@ class Scanner:
             for pair in tuple(form.clues):
                 key = (pair[0], pair[1].name)
                 known = scan.seen.get(key)
-                if known is not None and (quoted or not known.quoted):
-                    if not known.quoted:
+                if known is not None and (weak or not known.weak):
+                    if not known.weak:
                         form.clues.remove(pair)
                     continue
                 match = pair[1].pattern.search(said.body)
@@ -199,7 +202,9 @@ class Scanner:
                         form.clues.remove(pair)
                     continue
                 text = _around(said.text, match[0])
-                scan.seen[key] = Sighting(text, line.number, said.stream, when, file, quoted)
+                scan.seen[key] = Sighting(
+                    text, line.number, said.stream, when, file, weak=weak, mild=mild
+                )
                 archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
         for raised in traces.cut():
             text = f'File "{raised.frames[-1][0]}", line {raised.frames[-1][1]}'
@@ -230,6 +235,17 @@ class Scanner:
                     self._forms.clear()
                 self._forms[key] = known
         return known
+
+
+_MILD = re.compile(
+    r"\b(?:[A-Z]\w*)?Warning: |\bNCCL INFO\b|(?<!NCCL )\bWARN(?:ING)?\b|\bINFO\b|: W tensorflow"
+    r"|\(HIP\): (?:Warning|Info)|^W tensorflow|level=(?:INFO|WARN|DEBUG)"
+)
+
+
+def is_mild(said: Clean) -> bool:
+    """True for a line that a logger or `warnings` marks as less than an error."""
+    return said.level in ("I", "W", "D") or _MILD.search(said.text) is not None
 
 
 class _Clock:
