@@ -87,6 +87,8 @@ def decide(
     return replace(told, also=tuple(also))
 
 
+_MILD = 0.4
+"""How sure an error is of no known family is that only a warning tells of."""
 _NOTHING = "no failure was found in this log"
 _CUT = "the log ends in a traceback, before the exception that it is of"
 _WENT_ON = "no failure was found: what looks like one is harmless, and the run went on"
@@ -106,6 +108,8 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                 mild = all(where[name].mild for name in told)
                 if mild and match.role > Role.HINT:  # only a warning said it
                     match = replace(match, role=Role.HINT)
+                    if not one.known:
+                        match = replace(match, sure=min(match.sure, _MILD))
                 found.append(Candidate(one, match, where[match.root]))
                 break  # the first match that holds is the family's best
     return found
@@ -300,9 +304,13 @@ _WORDS = {
 def _also(
     chosen: Candidate | None, found: Sequence[Candidate], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    rest = sorted(
-        (one for one in found if one is not chosen), key=lambda one: (-one.role, one.order)
-    )
+    def again(one: Candidate) -> bool:  # a plain layer of the line that is the answer
+        place = (one.root.file, one.root.line)
+        told = chosen is not None and place == (chosen.root.file, chosen.root.line)
+        return told and not one.family.known
+
+    rest = [one for one in found if one is not chosen and not again(one)]
+    rest.sort(key=lambda one: (-one.role, one.order))
     return [_entry(_WORDS[one.role], one, names) for one in rest[:12]]
 
 
