@@ -37,12 +37,14 @@ def run(
     say: Callable[[str], None] | None = None,
     end_screen: Callable[[Report], None] | None = None,
     on_status: Callable[[Any], None] | None = None,
+    on_death: Callable[[str], None] | None = None,
 ) -> int:
     """Run a program as `__main__` under watch; the exit code for this process.
 
     Meant for the command line: `__main__`, `sys.argv` and `sys.path` stay the program's. The code
     is `-SIGINT` when the process should die of Ctrl-C. `say` takes one-line messages, `end_screen`
-    the report; `exports` names further files by format. Raises UsageError before anything runs.
+    the report, `on_death` a line of triage when the script died; `exports` names further files by
+    format. Raises UsageError before anything runs.
     """
     from reefwatch.api import judging
     from reefwatch.api.session import Session
@@ -65,6 +67,8 @@ def run(
     try:
         if not ending.forked:
             session.stop({"code": ending.code, "exception": ending.exception})
+            if ending.trace:
+                session.died(ending.exception or "", ending.trace, on_death)
             if session.launch.rank == 0 and ending.started:
                 report = session.judge("run")
                 session.write(report, files)

@@ -170,6 +170,15 @@ class Session:
                 with self.guarded("end of the record"):
                     self._sink.close()
 
+    def died(self, exception: str, trace: str, tell: Callable[[str], None] | None) -> None:
+        """Keep the script's traceback beside the record, and tell in a line what it is."""
+        from reefwatch.api import triage
+
+        with self._own_path(), self.guarded("triage"):
+            file = None if self.folder is None else self.folder / f"rank{self.launch.rank}.error"
+            text = triage.death(exception, trace, os.environ)
+            triage.after_death(text, file, tell if self.launch.rank == 0 else None)
+
     def judge(self, command: str) -> Report:
         """The report over this rank's record and those of other ranks that can be seen."""
         facts: dict[str, Any] = {}

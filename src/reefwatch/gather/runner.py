@@ -60,6 +60,8 @@ class Ending:
     """False when runpy found no such module."""
     forked: bool = False
     """This is a forked child of the program that reached the end of the script."""
+    trace: str = ""
+    """The traceback of the uncaught exception, as text."""
 
 
 def prepare(argv: Sequence[str], module: bool = False) -> Program:
@@ -125,7 +127,12 @@ def _ending(error: BaseException | None, forked: bool) -> Ending:
     code = tracebacks.show(error)
     if isinstance(error, SystemExit) and code == 0:
         return Ending(0, forked=forked)
-    return Ending(code, words, isinstance(error, KeyboardInterrupt), started, forked)
+    trace = (
+        ""
+        if isinstance(error, (SystemExit, KeyboardInterrupt))
+        else tracebacks.in_text(error, words)
+    )
+    return Ending(code, words, isinstance(error, KeyboardInterrupt), started, forked, trace)
 
 
 _keep: list[ModuleType | None] = []

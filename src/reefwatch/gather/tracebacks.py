@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -130,3 +130,59 @@ def ignored(error: BaseException, where: object) -> None:
 def _write(text: str) -> None:
     with suppress(Exception):
         sys.stderr.write(text)
+
+
+_LINKS = {
+    True: "\nThe above exception was the direct cause of the following exception:\n",
+    False: "\nDuring handling of the above exception, another exception occurred:\n",
+}
+
+
+def in_text(error: BaseException, words: str) -> str:
+    """The traceback of an exception and its chain, without source lines; "" when it cannot be had.
+
+    Nothing of the user's is called: an exception of a class with a `__str__` of its own is told by
+    its class alone, except the last one, whose `words` were taken before.
+    """
+    try:
+        chain: list[tuple[BaseException, bool | None]] = [(error, None)]
+        seen = {id(error)}
+        while len(chain) < 20:
+            last = chain[-1][0]
+            hidden = last.__suppress_context__
+            before = last.__cause__ or (None if hidden else last.__context__)
+            if before is None or id(before) in seen:
+                break
+            seen.add(id(before))
+            chain.append((before, last.__cause__ is not None))
+        parts: list[str] = []
+        for one, link in reversed(chain):
+            parts += _frames(one.__traceback__)
+            parts.append(words if one is error else _named(one))
+            if link is not None:
+                parts.append(_LINKS[link])
+        return "\n".join(parts)
+    except Exception:  # a class that guards its attributes
+        return ""
+
+
+def _frames(link: TracebackType | None) -> list[str]:
+    lines: list[str] = []
+    while link is not None:
+        code = link.tb_frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {link.tb_lineno}, in {code.co_name}')
+        link = link.tb_next
+    if len(lines) > 60:
+        lines[30:-30] = [f"  [{len(lines) - 60} frames]"]
+    return ["Traceback (most recent call last):", *lines] if lines else []
+
+
+def _named(error: BaseException) -> str:
+    kind = type(error)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    own = any(isinstance(vars(base).get("__str__"), FunctionType) for base in kind.__mro__)
+    return name if own else f"{name}: {error}"[:2000]

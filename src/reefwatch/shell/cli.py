@@ -36,7 +36,7 @@ VERBS = (
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
     Verb("compile-check", "does compiled code compute what the model says"),
     Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
-    Verb("triage", "from an error log to the layer that failed and the fix"),
+    Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
     Verb("dist", "collectives and parallel training do what they promise"),
     Verb("ci", "workflow files for ROCm runners; an upstream suite under watch"),
 )

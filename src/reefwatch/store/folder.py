@@ -166,7 +166,7 @@ def _earlier(folder: Path) -> Path:
     return aside
 
 
-_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors)|report\.\w+|spawned-\d+")
+_OURS = re.compile(r"rank\d+\.(?:jsonl|tensors|error)|report\.\w+|spawned-\d+")
 """What a run leaves in its folder: ranks, reports, and the folders of children that it spawned."""
 
 

@@ -1,1 +1,1 @@
-"""From an error log to the layer that failed."""
+"""From an error log to the layer that failed: lines in, diagnosis out. Nothing is opened here."""

@@ -103,6 +103,12 @@ def main(argv: list[str]) -> int:
             screen.flush_stdout()
             screen.STDERR.write(screen.text(report, stderr))
 
+    def on_death(line: str) -> None:
+        if live is not None:
+            live.clear()
+        screen.flush_stdout()
+        say(line)
+
     return api.run(
         program if given.module is None else [given.module, *program],
         module=given.module is not None,
@@ -123,4 +129,5 @@ def main(argv: list[str]) -> int:
         say=say,
         end_screen=end_screen,
         on_status=live,
+        on_death=None if given.quiet else on_death,
     )

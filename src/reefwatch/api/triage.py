@@ -1,0 +1,249 @@
+"""The verb `triage`: read logs, decide, and write what others may see."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from reefwatch.core.errors import ReefwatchError, UsageError
+
+CHUNK = 1 << 20
+STDIN = "-"
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "lzma"))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A diagnosis and what stood in its way."""
+
+    diagnosis: Any
+    """A reefwatch.triage.diagnosis.Diagnosis."""
+    remarks: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Logs that could not be read; the answer rests on the others."""
+    logs: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def readable(self) -> bool:
+        return len(self.unread) < len(self.logs)
+
+
+def triage(
+    logs: Sequence[str | os.PathLike[str]],
+    *,
+    machine: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    stdin: IO[bytes] | None = None,
+) -> Answer:
+    """The diagnosis of the logs of one run (`-` is stdin), the ranks together.
+
+    `machine` is a document of `reefwatch doctor --json`, or its file; without it, what this machine
+    says of itself when it has a GPU. Raises UsageError when nothing is given.
+    """
+    from reefwatch.triage.catalogue import families
+    from reefwatch.triage.decide import decide
+    from reefwatch.triage.scan import Scanner
+    from reefwatch.triage.stream import NotText
+
+    paths = [os.fspath(log) for log in logs]
+    if not paths:
+        raise UsageError("no log to read: give its file, - for stdin, or --last")
+    facts = _facts(machine)
+    known = families()
+    scanner = Scanner(known)
+    scans: list[Any] = []
+    names: list[str] = []
+    unread: list[str] = []
+    for path in paths:
+        try:
+            with _opened(path, stdin) as chunks:
+                scans.append(scanner.read(chunks, len(names)))
+            names.append("<stdin>" if path == STDIN else path)
+        except NotText as error:
+            unread.append(f"{path}: {error}")
+        except (OSError, ValueError) as error:
+            unread.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
+    told = decide(scans, known, names, facts)
+    if not scans:
+        told = replace(told, cause="; ".join(unread))
+    return Answer(told, tuple(unread) if scans else (), tuple(unread), tuple(paths))
+
+
+def newest(base: str | os.PathLike[str] | None = None) -> list[str]:
+    """What the newest watched run left of its end, a file per rank. Raises UsageError."""
+    from reefwatch.store.folder import BASE
+
+    root = Path(base or BASE)
+    runs = (
+        [root]
+        if any(root.glob("rank*.jsonl"))
+        else [p for p in root.glob("*/") if any(p.glob("rank*.jsonl"))]
+    )
+    if not runs:
+        raise UsageError(f"there is no watched run in {root}")
+    run = max(
+        runs, key=lambda folder: max(file.stat().st_mtime for file in folder.glob("rank*.jsonl"))
+    )
+    found = sorted(map(str, run.glob("rank*.error")))
+    if not found:
+        raise UsageError(
+            f"{run} has no error of its own: its script ended well, or was killed from outside; "
+            "give the log of its stderr"
+        )
+    return found
+
+
+def death(exception: str, trace: str, environ: Mapping[str, str]) -> str:
+    """What is kept of an uncaught exception: the variables that matter, then the traceback."""
+    lines = [f"{name}={value}" for name, value in sorted(environ.items()) if telling(name)]
+    return "\n".join([*lines, trace.rstrip() or exception, ""])
+
+
+def telling(name: str) -> bool:
+    """True for a variable that says how the GPU stack was set up."""
+    return name.startswith(_NAMES)
+
+
+_NAMES = (
+    *("HSA_", "HIP_", "ROCR_", "ROCM_", "ROCBLAS_", "HIPBLASLT_", "MIOPEN_", "AMD_", "GPU_DEVICE"),
+    *("CUDA_VISIBLE", "PYTORCH_TUNABLEOP", "PYTORCH_HIP_ALLOC", "PYTORCH_CUDA_ALLOC", "TORCH_BLAS"),
+    *("TORCH_ROCM", "NCCL_", "VLLM_ROCM", "LD_LIBRARY_PATH", "FLASH_ATTENTION_TRITON"),
+)
+
+
+def after_death(text: str, file: Path | None, say: Callable[[str], None] | None) -> None:
+    """Keep the text beside the record, and say in one line what it is. Raises OSError."""
+    from reefwatch.show import triage as show
+    from reefwatch.store.scrub import Scrubber
+    from reefwatch.triage.catalogue import families
+    from reefwatch.triage.decide import decide
+    from reefwatch.triage.scan import Scanner
+
+    if file is not None:
+        file.write_text(Scrubber.here().text(text), encoding="utf-8", errors="replace")
+    if say is None:
+        return
+    known = families()
+    told = decide([Scanner(known).read([text.encode(errors="replace")])], known)
+    say(show.line(told.view()))
+
+
+@contextmanager
+def _opened(path: str, stdin: IO[bytes] | None) -> Iterator[Iterator[bytes]]:
+    """The bytes of a log in pieces, unpacked. Raises OSError."""
+    if path == STDIN:
+        yield _chunks(stdin or sys.stdin.buffer)
+        return
+    with open(path, "rb") as file:
+        head = file.read(8)
+        file.seek(0) if file.seekable() else None
+        for magic, module in _PACKED:
+            if head.startswith(magic):
+                from importlib import import_module
+
+                with import_module(module).open(file) as unpacked:
+                    yield _unpacked(unpacked)
+                return
+        yield _chunks(file, b"" if file.seekable() else head)
+
+
+def _chunks(file: IO[bytes], first: bytes = b"") -> Iterator[bytes]:
+    if first:
+        yield first
+    read = getattr(file, "read1", file.read)
+    while chunk := read(CHUNK):
+        yield chunk
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    """As `_chunks`, of an archive; one that is cut short as far as it goes. Raises OSError."""
+    import lzma
+    import zlib
+
+    try:
+        yield from _chunks(file)
+    except EOFError:
+        return
+    except (zlib.error, lzma.LZMAError) as error:
+        raise OSError(f"a damaged archive: {error}") from None
+
+
+def _facts(machine: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What is known of the machine. Raises UsageError for a file that is no JSON."""
+    import json
+
+    from reefwatch.triage.machine import facts
+
+    if isinstance(machine, Mapping):
+        return facts(machine)
+    if machine is not None:
+        try:
+            return facts(json.loads(Path(machine).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise UsageError(f"--machine {machine}: {error.strerror or error}") from None
+        except ValueError as error:
+            raise UsageError(f"--machine {machine}: no JSON ({error})") from None
+    return _here()
+
+
+def _here() -> dict[str, Any] | None:
+    """The machine that runs us, if it has a GPU, as the kernel's topology tells it."""
+    from reefwatch.gather.host import LiveHost
+
+    host = LiveHost()
+    archs = []
+    for path in host.find("/sys/class/kfd/kfd/topology/nodes/*/properties"):
+        text = host.read(path)
+        for line in text.splitlines() if isinstance(text, str) else ():
+            name, _, value = line.partition(" ")
+            if name == "gfx_target_version" and value.strip().isdigit() and int(value):
+                number = int(value)
+                archs.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
+    if archs:
+        return {"archs": sorted(set(archs)), "gpus": len(archs), "vendor": "amd"}
+    cards = [
+        name for name in host.names("/dev") if name.startswith("nvidia") and name[6:].isdigit()
+    ]
+    return {"gpus": len(cards), "vendor": "nvidia"} if cards else None
+
+
+def redact(
+    logs: Sequence[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    stdin: IO[bytes] | None = None,
+) -> int:
+    """Write a copy of the logs that can be shared; the number of its lines.
+
+    Raises UsageError for a log that is one of the files to be written, ReefwatchError for no text.
+    """
+    count = 0
+    for log in logs:
+        if os.fspath(log) != STDIN and os.path.exists(target) and os.path.samefile(log, target):
+            raise UsageError(f"--redact {target}: that is the log itself")
+    with open(target, "w", encoding="utf-8") as out:
+        for log in logs:
+            if len(logs) > 1:
+                out.write(f"==> {os.path.basename(os.fspath(log))} <==\n")
+            for line in redacted(os.fspath(log), stdin):
+                out.write(line + "\n")
+                count += 1
+    return count
+
+
+def redacted(path: str, stdin: IO[bytes] | None = None) -> Iterator[str]:
+    """The lines of a log, each as it may be shared. Raises ReefwatchError for what is no text."""
+    from reefwatch.store.scrub import Scrubber
+    from reefwatch.triage.redact import Redactor
+    from reefwatch.triage.stream import NotText, lines
+
+    scrubber, redactor = Scrubber.here(), Redactor()
+    try:
+        with _opened(path, stdin) as chunks:
+            for text in lines(chunks):
+                yield scrubber.text(redactor.line(text))
+    except NotText as error:
+        raise ReefwatchError(f"{path}: {error}") from None

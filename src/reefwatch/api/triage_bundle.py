@@ -1,0 +1,152 @@
+"""One archive for a report upstream: excerpt, environment, and a page for each template."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reefwatch.api import triage as verb
+from reefwatch.core.errors import UsageError
+
+_AROUND, _HEAD, _TAIL = 80, 40, 120
+
+
+def write(
+    answer: verb.Answer,
+    target: str | os.PathLike[str],
+    machine: str | os.PathLike[str] | None = None,
+) -> list[str]:
+    """Write the archive (zip); the names in it. All of it is redacted. Raises UsageError."""
+    import zipfile
+
+    from reefwatch.show import triage as show
+
+    if verb.STDIN in answer.logs:
+        raise UsageError(
+            "--bundle needs the log as a file: what comes through a pipe is gone once read"
+        )
+    told = answer.diagnosis.view()
+    facts = environment()
+    parts: dict[str, str] = {}
+    excerpts = []
+    for number, log in enumerate(answer.logs):
+        if any(text.startswith(f"{log}: ") for text in answer.unread):
+            continue
+        places = _places(answer, log)
+        excerpts.append(excerpt(log, places))
+        parts[f"excerpt-{number}.log" if len(answer.logs) > 1 else "excerpt.log"] = excerpts[-1]
+    short = "\n".join(excerpts[0].splitlines()[-60:]) if excerpts else ""
+    root = _redact(told["root_line"] or "")
+    told = {**told, "root_line": root}
+    parts["amd.md"] = show.amd(told, facts, short)
+    parts["pytorch.md"] = show.pytorch(told, facts, short)
+    parts["environment.txt"] = "\n".join(f"{key}: {value}" for key, value in facts.items()) + "\n"
+    plain = {**answer.diagnosis.plain(), "root_line": root}
+    parts["triage.json"] = _redact(json.dumps(plain, indent=2, ensure_ascii=False))
+    if machine is not None:
+        parts["doctor.json"] = "\n".join(verb.redacted(os.fspath(machine)))
+    try:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(parts):
+                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), parts[name])
+    except OSError as error:
+        raise UsageError(f"--bundle {target}: {error.strerror or error}") from None
+    return sorted(parts)
+
+
+def _places(answer: verb.Answer, log: str) -> list[int]:
+    """Lines of the log that the diagnosis speaks of."""
+    told = answer.diagnosis.plain()
+    spots = [told, *(one for one in told["also"] if one.get("line_number"))]
+    return [
+        int(one["line_number"])
+        for one in spots
+        if one.get("file") == log and one.get("line_number")
+    ]
+
+
+def excerpt(log: str, places: Sequence[int]) -> str:
+    """Head, tail and what is around the places, redacted; marks say what is left out."""
+    wanted = sorted({max(place - _AROUND, 1) for place in places[:8]})
+    spans = [(start, start + 2 * _AROUND) for start in wanted]
+    kept: list[tuple[int, str]] = []
+    tail: deque[tuple[int, str]] = deque(maxlen=_TAIL)
+    for number, text in enumerate(verb.redacted(log), 1):
+        text = text[:2000]
+        if number <= _HEAD or any(start <= number <= end for start, end in spans):
+            kept.append((number, text))
+        else:
+            tail.append((number, text))
+    out, last = [], 0
+    for number, text in [*kept, *(one for one in tail if not kept or one[0] > 0)]:
+        if number != last + 1:
+            out.append(f"[... {number - last - 1} lines ...]" if number > last else "[...]")
+        out.append(text)
+        last = number
+    return "\n".join(out) + "\n"
+
+
+def _redact(text: str) -> str:
+    from reefwatch.store.scrub import Scrubber
+    from reefwatch.triage.redact import Redactor
+
+    redactor = Redactor()
+    return "\n".join(Scrubber.here().text(redactor.line(line)) for line in text.splitlines())
+
+
+def environment() -> dict[str, str]:
+    """What the templates ask for, read from files and metadata: torch is not imported."""
+    from reefwatch.gather.host import LiveHost
+
+    host = LiveHost()
+
+    def first(path: str, key: str) -> str:
+        text = host.read(path)
+        rows = text.splitlines() if isinstance(text, str) else []
+        return next(
+            (
+                row.partition(":" if ":" in row else "=")[2].strip().strip('"')
+                for row in rows
+                if row.startswith(key)
+            ),
+            "",
+        )
+
+    rocm = host.read("/opt/rocm/.info/version")
+    told = verb._facts(None) or {}
+    variables = {name: value for name, value in os.environ.items() if verb.telling(name)}
+    system = first("/etc/os-release", "PRETTY_NAME") or platform.platform()
+    facts = {
+        "os": f"{system}, kernel {platform.release()}",
+        "cpu": first("/proc/cpuinfo", "model name"),
+        "gpu": ", ".join(told.get("archs", ())),
+        "rocm": rocm if isinstance(rocm, str) else "",
+        "python": platform.python_version(),
+        "versions": "\n".join(_packages()),
+        "variables": " ".join(f"{name}={value}" for name, value in sorted(variables.items())),
+    }
+    return {key: _redact(value) for key, value in facts.items()}
+
+
+def _packages() -> list[str]:
+    from importlib import metadata
+
+    named: Mapping[str, Any] = {
+        str(d.metadata["Name"]).lower(): d.version
+        for d in metadata.distributions()
+        if d.metadata["Name"]
+    }
+    return [f"{name}=={named[name]}" for name in sorted(named) if name.startswith(_WANTED)]
+
+
+_WANTED = (
+    *("torch", "triton", "pytorch-triton", "flash", "xformers", "bitsandbytes", "vllm", "numpy"),
+    *("transformers", "accelerate", "deepspeed", "lightning", "pytorch-lightning", "rocm", "amd"),
+)
+
+
+__all__ = ["environment", "excerpt", "write"]

@@ -1,0 +1,192 @@
+"""Python tracebacks in a stream of lines: chained, grouped, interleaved with those of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_HEAD = re.compile(
+    r"(?P<margin>[\s|+]*)(?P<said>\S.*?)??"
+    r"(?:Exception Group )?Traceback \(most recent call last\):?\s*$"
+)
+_FRAME = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.*))?')
+_RAISED = re.compile(
+    r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:\s?(?P<said>.*))?$"
+)
+_LOOSE = re.compile(
+    r"(?:\S.{0,60}[:|]\s)?(?P<kind>(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault))"
+    r":\s(?P<said>\S.*)$"
+)
+CAUSED = "The above exception was the direct cause of the following exception"
+DURING = "During handling of the above exception, another exception occurred"
+_LONGEST = 2000
+"""Lines of one traceback; a recursion error prints fewer."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as printed."""
+
+    kind: str
+    said: str
+    stream: str
+    line: int
+    """Of the line that names it."""
+    chain: int
+    """The same for exceptions that are chained."""
+    order: int
+    """Place in the chain, from 0."""
+    caused: bool
+    """It was raised from the one before it, by `raise ... from`."""
+    frames: tuple[tuple[str, int, str], ...] = ()
+    """The first and the last few (file, line, function)."""
+    loose: bool = False
+    """No traceback stood before it."""
+    ignored: bool = False
+    """Python itself went on after it (`Exception ignored in ...`)."""
+
+    @property
+    def name(self) -> str:
+        """The class without its module, `RayTaskError(X)` as X."""
+        inner = self.kind.partition("(")[2].rstrip(")")
+        return (inner or self.kind).rpartition(".")[2]
+
+
+@dataclass
+class _Open:
+    margin: int
+    lines: int = 0
+    foreign: int = 0
+    last: int = 0
+    """The number of its last frame's line."""
+    frames: list[tuple[str, int, str]] = field(default_factory=list)
+
+
+@dataclass
+class _Talk:
+    """What one stream has said so far."""
+
+    open: _Open | None = None
+    chain: int = 0
+    order: int = 0
+    link: str = ""
+    ended: int = -1
+    ignored: bool = False
+
+
+def opens(body: str) -> bool:
+    """True for a line that matters though no traceback is open."""
+    if "Traceback (most" in body or CAUSED in body or DURING in body or "Exception ignored" in body:
+        return True
+    return ": " in body and _LOOSE.match(body.strip(" \t|+")) is not None
+
+
+class Tracebacks:
+    """Told every line of interest with its stream; answers with exceptions as they end."""
+
+    def __init__(self) -> None:
+        self._talks: dict[str, _Talk] = {}
+        self._chains = 0
+
+    @property
+    def hungry(self) -> bool:
+        """True while a traceback is open: the next line matters whatever it says."""
+        return any(talk.open is not None for talk in self._talks.values())
+
+    def cut(self) -> Iterator[Raised]:
+        """What the log ends in: tracebacks of which the exception is not there."""
+        for stream, talk in self._talks.items():
+            if talk.open is not None and talk.open.frames:
+                frames = tuple(talk.open.frames)
+                yield Raised("", "", stream, talk.open.last, talk.chain, talk.order, False, frames)
+
+    def quotes(self, body: str, stream: str) -> bool:
+        """True for a line of source that an open traceback shows; asked before `told`."""
+        talk = self._talks.get(stream)
+        if talk is None or talk.open is None or _FRAME.match(body.lstrip(" |+")):
+            return False
+        indent = len(body) - len(body.lstrip(" \t|+"))
+        return indent > talk.open.margin
+
+    def told(self, body: str, stream: str, number: int) -> Raised | None:
+        """One line; the exception that it names, if it does."""
+        if len(self._talks) > 512:  # more streams than a log has ranks: forget those at rest
+            self._talks = {key: talk for key, talk in self._talks.items() if talk.open}
+        talk = self._talks.setdefault(stream, _Talk())
+        head = _HEAD.match(body) if "Traceback (most" in body else None
+        if head is not None:
+            self._begin(talk, head, number)
+            return None
+        if talk.open is not None:
+            return self._within(talk, body, stream, number)
+        if CAUSED in body or DURING in body:
+            talk.link = CAUSED if CAUSED in body else DURING
+            return None
+        if "Exception ignored" in body:
+            talk.ignored = True
+            return None
+        loose = _LOOSE.match(body.strip(" \t|+")) if ": " in body else None
+        if loose is None or loose["kind"].endswith("Warning"):
+            return None
+        self._chains += 1
+        return Raised(
+            loose["kind"], loose["said"], stream, number, self._chains, 0, False, loose=True
+        )
+
+    def _begin(self, talk: _Talk, head: re.Match[str], number: int) -> None:
+        if talk.link and talk.chain:
+            talk.order += 1
+        else:
+            self._chains += 1
+            talk.chain, talk.order = self._chains, 0
+        talk.open = _Open(len(head["margin"]) if not head["said"] else 0)
+
+    def _within(self, talk: _Talk, body: str, stream: str, number: int) -> Raised | None:
+        assert talk.open is not None
+        trace = talk.open
+        trace.lines += 1
+        frame = _FRAME.match(body.lstrip(" |+"))
+        if frame is not None:
+            trace.frames.append((frame["file"], int(frame["line"]), (frame["name"] or "").strip()))
+            trace.last = number
+            if len(trace.frames) > 40:
+                del trace.frames[20]
+            return None
+        bare = body.lstrip(" |+") if trace.margin else body
+        indent = len(body) - len(body.lstrip(" \t|+"))
+        if not body.strip() or (indent > trace.margin and body[:1] in " \t|"):
+            if trace.lines > _LONGEST:
+                talk.open = None
+            return None
+        raised = _RAISED.match(bare.strip())
+        if raised is None or not _names_exception(raised, bare.strip()):
+            trace.foreign += 1  # another process may speak between our lines
+            if trace.foreign > 3:
+                talk.open, talk.link = None, ""
+            return None
+        talk.open = None
+        caused, talk.link = talk.link == CAUSED, ""
+        ignored, talk.ignored = talk.ignored, False
+        talk.ended = number
+        return Raised(
+            raised["kind"],
+            raised["said"] or "",
+            stream,
+            number,
+            talk.chain,
+            talk.order,
+            caused,
+            tuple(trace.frames),
+            ignored=ignored,
+        )
+
+
+_NO_CLASS = frozenset(("Killed", "Aborted", "Terminated", "Note", "note", "fish", "bash"))
+
+
+def _names_exception(match: re.Match[str], text: str) -> bool:
+    last = match["kind"].rpartition(".")[2]
+    if last in _NO_CLASS or (not match["sign"] and " " in text):
+        return False
+    return "." in match["kind"] or last[:1].isupper() or last.endswith(("error", "exception"))

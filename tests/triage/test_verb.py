@@ -1,0 +1,143 @@
+"""`reefwatch triage`: files, pipes, packed logs, what cannot be read, and what it writes."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import zipfile
+
+import pytest
+
+OOM = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.\n"
+LOG = f'node1 starts\n  File "/home/jane/a.py", line 1\n{OOM}'
+LAST = "1 failure, known, 0 reporters, 0 harmless"
+
+
+@pytest.fixture
+def log(tmp_path):
+    file = tmp_path / "run.log"
+    file.write_text(LOG)
+    return file
+
+
+def test_a_file_is_told_in_words_and_ends_in_a_count(reefwatch, log):
+    done = reefwatch("triage", "run.log")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.splitlines()[-1] == LAST
+    assert "run.log:3" in done.stdout and "hip-oom: out of GPU memory" in done.stdout
+
+
+def test_json_has_the_agreed_keys(reefwatch, log):
+    done = reefwatch("triage", "--json", "run.log")
+    told = json.loads(done.stdout)
+    assert (told["layer"], told["family"], told["line_number"]) == ("cpp_hip", "hip-oom", 3)
+    assert told["file"] == "run.log" and told["root_line"] == OOM.strip()
+
+
+def test_a_pipe(reefwatch):
+    done = reefwatch("triage", "--json", stdin=LOG.encode())
+    assert json.loads(done.stdout)["file"] == "<stdin>" and done.returncode == 3
+    assert reefwatch("triage", "-", stdin=b"epoch 1 loss 0.3\n").returncode == 0
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_packed_logs(reefwatch, tmp_path, pack):
+    (tmp_path / "run.log.packed").write_bytes(pack(LOG.encode()))
+    done = reefwatch("triage", "--json", "run.log.packed")
+    assert json.loads(done.stdout)["line_number"] == 3
+
+
+def test_a_packed_log_that_is_cut_short_is_read_as_far_as_it_goes(reefwatch, tmp_path):
+    text = LOG + "".join(f"step {n * 7919 % 1000}\n" for n in range(20000))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(text.encode())[:-2000])
+    assert json.loads(reefwatch("triage", "--json", "cut.gz").stdout)["family"] == "hip-oom"
+
+
+def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
+    (tmp_path / "rank1.log").write_text("[rank1]: KeyError: 'x'\n")
+    told = json.loads(reefwatch("triage", "--json", "rank1.log", "run.log").stdout)
+    assert (told["family"], told["file"]) == ("hip-oom", "run.log")
+
+
+UNREADABLE = {
+    "empty.log": (b"", "the log is empty"),
+    "program": (b"\x7fELF" + bytes(200), "an ELF program"),
+    "noise.log": (bytes(range(1, 256)) * 30, "no text in any encoding"),
+    "broken.gz": (b"\x1f\x8b\x08" + bytes(30), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_says_why(reefwatch, tmp_path, name):
+    raw, words = UNREADABLE[name]
+    (tmp_path / name).write_bytes(raw)
+    done = reefwatch("triage", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"reefwatch: {name}: ") and words in done.stderr
+    told = json.loads(reefwatch("triage", "--json", name).stdout)
+    assert told["layer"] == "unknown" and words in told["cause"]
+
+
+def test_usage(reefwatch, log, tmp_path):
+    for args, words in (
+        (("triage", "gone.log"), "gone.log: cannot be read"),
+        (("triage", "--last"), "there is no watched run"),
+        (("triage", "--last", "run.log"), "--last takes no log"),
+        (("triage", "run.log", "--redact", "no/where.log"), "there is no folder"),
+        (("triage", "run.log", "--redact", "run.log"), "that is the log itself"),
+        (("triage", "run.log", "--machine", "run.log"), "no JSON"),
+        (("triage", "-", "--bundle", "b.zip"), "need the log as a file"),
+    ):
+        done = reefwatch(*args, stdin=b"x")
+        assert done.returncode == 2, args
+        assert words in done.stderr, args
+    assert log.read_text() == LOG
+
+
+def test_one_log_of_two_that_cannot_be_read_is_a_remark(reefwatch, log):
+    done = reefwatch("triage", "gone.log", "run.log")
+    assert done.returncode == 3 and "remark       gone.log: cannot be read" in done.stdout
+
+
+def test_an_unknown_family_under_require_proof(reefwatch, tmp_path):
+    (tmp_path / "a.log").write_text("KeyError: 'x'\n")
+    assert reefwatch("triage", "a.log").returncode == 3
+    assert reefwatch("triage", "a.log", "--require-proof").returncode == 4
+
+
+def test_a_copy_that_can_be_shared(reefwatch, log, tmp_path):
+    done = reefwatch("triage", "run.log", "--redact", "shared.log")
+    assert done.stderr == "reefwatch: shared.log: 3 lines\n"
+    shared = (tmp_path / "shared.log").read_text()
+    assert "jane" not in shared and OOM in shared
+
+
+def test_a_bundle_has_the_headings_of_the_templates_and_no_names(reefwatch, log, tmp_path):
+    (tmp_path / "facts.json").write_text('{"gfx": "gfx1100", "home": "/home/jane"}')
+    done = reefwatch("triage", "run.log", "--bundle", "b.zip", "--machine", "facts.json")
+    assert done.returncode == 3, done.stderr
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(parts) == {
+        "amd.md", "pytorch.md", "environment.txt", "excerpt.log", "triage.json", "doctor.json",
+    }  # fmt: skip
+    for heading in ("Problem Description", "ROCm Version", "Steps to Reproduce"):
+        assert f"### {heading}" in parts["amd.md"]
+    assert "### Versions" in parts["pytorch.md"] and "torch==" in parts["pytorch.md"]
+    assert OOM.strip() in parts["excerpt.log"]
+    assert not [name for name, text in parts.items() if "jane" in text]
+
+
+def test_an_excerpt_of_a_long_log_is_around_the_places(reefwatch, tmp_path):
+    lines = [f"step {n} loss 0.1" for n in range(5000)]
+    lines[2500] = OOM.strip()
+    (tmp_path / "long.log").write_text("\n".join(lines) + "\n")
+    reefwatch("triage", "long.log", "--bundle", "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        excerpt = archive.read("excerpt.log").decode().splitlines()
+    assert len(excerpt) < 500
+    assert OOM.strip() in excerpt and "step 2499 loss 0.1" in excerpt
+    assert excerpt[0] == "step 0 loss 0.1" and excerpt[-1] == "step 4999 loss 0.1"
+    assert "[... 2380 lines ...]" in excerpt
