@@ -296,8 +296,8 @@ def lds(st: State, access: Access) -> None:
     parts = [(access.offset, access.data)]
     if access.second is not None:
         parts.append((access.second, access.data2))
-    for shift, data in parts:
-        offsets = own + u32(shift) if shift else own
+    # both addresses are known before the first result may overwrite their register
+    for offsets, data in [(own + u32(shift), data) for shift, data in parts]:
         _lds_part(st, access, places, offsets, base, data)
 
 

@@ -147,7 +147,7 @@ _SAVEEXEC = {
 
 def _saveexec(emit: Emitter) -> None:
     """Keep EXEC in the destination, then combine it with the source."""
-    name = emit.instruction.base
+    name = emit.gen.canonical(emit.instruction)
     kind = "u" + name[-2:]
     if int(name[-2:]) != emit.gen.wave:
         raise Refused("a mask of the other wave size")
