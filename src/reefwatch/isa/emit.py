@@ -381,6 +381,8 @@ class Emitter:
                 operand = self.take()
             text, where = self._lane_source(operand, kind, at, opsel, where)
             names["abc"[at]] = text
+            if kind in ("u64", "i64"):
+                self._note_spare(row, targets[0], operand)
         used = " ".join(row.results)
         high = opsel[len(row.reads)] if len(opsel) > len(row.reads) else 0
         if re.search(r"\bd\b", used):
@@ -469,6 +471,12 @@ class Emitter:
                 value = f"clip01({value})"
             value = f"({value}) * {TYPES[kind][1]}({scale})" if scale else value
             self.write(target, kind, value, high, where if kind != "mask" else "")
+
+    def _note_spare(self, row: Row, target: Operand, addend: Operand) -> None:
+        """The high word of a 64-bit addend matters to the high word of the sum alone."""
+        if row.mnemonic.startswith(("v_mad_u64", "v_mad_i64")) and addend.kind in "va":
+            self.effect.facts["spare"] = 3 << 2 * (vector_row(addend) + 1)
+            self.effect.facts["spare_result"] = 3 << 2 * (vector_row(target) + 1)
 
     def _output_scale(self) -> float:
         times, over = self.modifiers.pop("mul", ""), self.modifiers.pop("div", "")

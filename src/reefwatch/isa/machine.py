@@ -232,9 +232,13 @@ class Machine:
         ended = (at >= _DONE).reshape(shape)
         waits = waiting.reshape(shape)
         ready = (waits | ended).all(axis=1) & waits.any(axis=1)
-        uneven = ready & ended.any(axis=1)
-        if uneven.any():
-            self._deadlock(st, at, waiting, uneven)
+        # hardware counts a wave that has ended as arrived, so the run goes on
+        for group in np.flatnonzero(ready & ended.any(axis=1)):
+            self._uneven(st, at, waiting, int(group), "that the others ended without reaching")
+        apart = at.reshape(shape)
+        for group in np.flatnonzero(ready & ~ended.any(axis=1)):
+            if (apart[group] != apart[group][0]).any():
+                self._uneven(st, at, waiting, int(group), "while others wait at another one")
         if not ready.any():
             if must:
                 raise Stopped("no wave can go on")
@@ -244,22 +248,13 @@ class Machine:
             observer.barrier(st, groups)
         waiting[ready[st.group]] = False
 
-    def _deadlock(self, st: State, at: Any, waiting: Any, uneven: Any) -> None:
-        """Waves of a workgroup wait at a barrier that others have left without reaching.
-
-        Hardware counts a wave that has ended as arrived, so the run goes on; it is still a fault
-        where the waves that wait are at different barriers.
-        """
-        group = int(np.flatnonzero(uneven)[0])
+    def _uneven(self, st: State, at: Any, waiting: Any, group: int, why: str) -> None:
+        """Tell of waves that wait at a barrier to which not all of their workgroup come."""
         mine = waiting & (st.group == group)
         block = self.translation.blocks[int(at[mine][0]) - 1]
         instruction = self.translation.program.slots[block.last - 1][-1]
-        places = np.flatnonzero(mine) * st.lanes
-        self.observers.report(
-            st, "deadlock", instruction,
-            f"{int(mine.sum())} waves wait at a barrier that the others ended without reaching",
-            places,
-        )  # fmt: skip
+        for observer in self.observers.uneven:
+            observer.uneven(st, instruction, mine, why)
 
     def _run_block(self, st: State, block: Block, waves: int) -> None:
         self.steps_left -= 1

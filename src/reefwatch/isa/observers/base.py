@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from reefwatch.isa.blocks import Block, Translation
     from reefwatch.isa.state import State
 
-_EVENTS = ("access", "accessed", "scalar_load", "lds", "lds_done", "matrix", "block", "barrier")
+_EVENTS = ("access", "accessed", "scalar_load", "lds", "lds_done", "matrix", "block", "barrier",
+           "uneven")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class Observer:
     def barrier(self, st: State, groups: Any) -> None:
         """These workgroups (None: all) pass a barrier."""
 
+    def uneven(self, st: State, instruction: Instruction, waiting: Any, why: str) -> None:
+        """Waves wait at a barrier where others of their workgroup never come."""
+
 
 class Observers:
     """The observers of a run by event, and what they reported."""
@@ -83,6 +87,7 @@ class Observers:
         matrix: list[Observer]
         block: list[Observer]
         barrier: list[Observer]
+        uneven: list[Observer]
 
     def report(
         self, st: State, kind: str, instruction: Instruction, message: str, places: Any = None
