@@ -64,12 +64,12 @@ def lanes64(low: Array, high: Array) -> Array:
 
 
 def bits32(lanes: Array) -> Array:
-    """bool (waves, 32) -> lane masks (waves,)."""
+    """Bool (waves, 32) -> lane masks (waves,)."""
     return np.packbits(lanes, axis=1, bitorder="little").view(u32)[:, 0]
 
 
 def bits64(lanes: Array) -> Array:
-    """bool (waves, 64) -> lane masks (waves, 2) as low and high words."""
+    """Bool (waves, 64) -> lane masks (waves, 2) as low and high words."""
     return np.packbits(lanes, axis=1, bitorder="little").view(u32)
 
 
@@ -164,7 +164,7 @@ def fmiddle(a: Array, b: Array, c: Array) -> Array:
 
 # ---- floats
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c rounded once to f32.
+    """A * b + c rounded once to f32.
 
     The product of two f32 is exact in f64. The sum is not: where its f64 rounding landed on a tie
     of f32, or near the denormals, the lost part is put back before rounding (round to odd).
@@ -194,14 +194,14 @@ def _round_once(product: Array, c: Array, total: Array) -> Array:
 
 
 def fma16(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c rounded once to f16: exact in f64 up to the last rounding, then to odd."""
+    """A * b + c rounded once to f16: exact in f64 up to the last rounding, then to odd."""
     product = np.multiply(a, b, dtype=f64)
     total = product + c
     return _round_once(product, np.broadcast_to(np.asarray(c, f64), total.shape), total).astype(f16)
 
 
 def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c rounded once to f64, by exact integers, lane after lane."""
+    """A * b + c rounded once to f64, by exact integers, lane after lane."""
     a, b, c = np.broadcast_arrays(np.asarray(a, f64), np.asarray(b, f64), np.asarray(c, f64))
     with np.errstate(all="ignore"):
         plain = a * b + c
@@ -260,13 +260,13 @@ def cosine(turns: Array) -> Array:
 
 
 def fract(x: Array) -> Array:
-    """x - floor(x), kept below one."""
+    """X - floor(x), kept below one."""
     below = np.nextafter(x.dtype.type(1), x.dtype.type(0))
     return np.where(np.isfinite(x), np.fmin(x - np.floor(x), below), x - np.floor(x))
 
 
 def ldexp(x: Array, by: Array) -> Array:
-    """x * 2**by."""
+    """X * 2**by."""
     return np.ldexp(x, np.clip(by, -4200, 4200).astype(i32))
 
 
@@ -278,8 +278,7 @@ def frexp_exponent(x: Array) -> Array:
 
 def frexp_mantissa(x: Array) -> Array:
     """The mantissa of frexp; infinity and NaN stay."""
-    mantissa, _ = np.frexp(x)
-    return np.where(np.isfinite(x), mantissa, x).astype(x.dtype)
+    return np.where(np.isfinite(x), np.frexp(x)[0], x).astype(x.dtype)
 
 
 def to_int(x: Array, low: int, high: int, kind: Any) -> Array:

@@ -19,11 +19,35 @@ from reefwatch.isa.generations import Generation
 from reefwatch.isa.text import EXEC, Program
 
 _EXEC_BITS = 3 << EXEC
-_NUMPY = (
-    "add subtract multiply bitwise_and bitwise_or bitwise_xor where copyto asarray array full "
-    "absolute maximum minimum fmax fmin rint trunc ceil floor sqrt exp2 log2 isnan zeros_like "
-    "ones_like ascontiguousarray"
-).split()
+_NUMPY = [
+    "add",
+    "subtract",
+    "multiply",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "where",
+    "copyto",
+    "asarray",
+    "array",
+    "full",
+    "absolute",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "rint",
+    "trunc",
+    "ceil",
+    "floor",
+    "sqrt",
+    "exp2",
+    "log2",
+    "isnan",
+    "zeros_like",
+    "ones_like",
+    "ascontiguousarray",
+]
 _NAMES: dict[str, Any] = {name: getattr(np, name) for name in _NUMPY}
 _NAMES |= {name: value for name, value in vars(arith).items() if not name.startswith("_")}
 _NAMES |= {
@@ -181,5 +205,3 @@ def translate(program: Program, generation: Generation) -> Translation:
     made = program.cache[key]
     assert isinstance(made, Translation)
     return made
-
-

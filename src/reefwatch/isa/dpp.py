@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,20 +58,20 @@ def _row_bcast(lane: Any, row: Any, place: Any, value: str, wave: int) -> tuple[
     return np.maximum(source, 0), source >= 0
 
 
-_MOVES = {
-    "quad_perm": lambda l, r, p, v, w: _whole(l // 4 * 4 + _list(v)[l % 4]),
-    "dpp8": lambda l, r, p, v, w: _whole(l // 8 * 8 + _list(v)[l % 8]),
-    "row_shr": lambda l, r, p, v, w: _shift(l, r, p - int(v)),
-    "row_shl": lambda l, r, p, v, w: _shift(l, r, p + int(v)),
-    "row_ror": lambda l, r, p, v, w: _whole(r + (p - int(v)) % 16),
-    "row_mirror": lambda l, r, p, v, w: _whole(r + 15 - p),
-    "row_half_mirror": lambda l, r, p, v, w: _whole(r + p // 8 * 8 + 7 - p % 8),
-    "row_share": lambda l, r, p, v, w: _whole(r + int(v)),
-    "row_newbcast": lambda l, r, p, v, w: _whole(r + int(v)),
-    "row_xmask": lambda l, r, p, v, w: _whole(r + (p ^ int(v))),
+_MOVES: dict[str, Callable[[Any, Any, Any, str, int], tuple[Any, Any]]] = {
+    "quad_perm": lambda n, r, p, v, w: _whole(n // 4 * 4 + _list(v)[n % 4]),
+    "dpp8": lambda n, r, p, v, w: _whole(n // 8 * 8 + _list(v)[n % 8]),
+    "row_shr": lambda n, r, p, v, w: _shift(n, r, p - int(v)),
+    "row_shl": lambda n, r, p, v, w: _shift(n, r, p + int(v)),
+    "row_ror": lambda n, r, p, v, w: _whole(r + (p - int(v)) % 16),
+    "row_mirror": lambda n, r, p, v, w: _whole(r + 15 - p),
+    "row_half_mirror": lambda n, r, p, v, w: _whole(r + p // 8 * 8 + 7 - p % 8),
+    "row_share": lambda n, r, p, v, w: _whole(r + int(v)),
+    "row_newbcast": lambda n, r, p, v, w: _whole(r + int(v)),
+    "row_xmask": lambda n, r, p, v, w: _whole(r + (p ^ int(v))),
     "row_bcast": _row_bcast,
-    "wave_shl": lambda l, r, p, v, w: (np.minimum(l + 1, w - 1), l + 1 < w),
-    "wave_shr": lambda l, r, p, v, w: (np.maximum(l - 1, 0), l > 0),
-    "wave_rol": lambda l, r, p, v, w: _whole((l + 1) % w),
-    "wave_ror": lambda l, r, p, v, w: _whole((l - 1) % w),
+    "wave_shl": lambda n, r, p, v, w: (np.minimum(n + 1, w - 1), n + 1 < w),
+    "wave_shr": lambda n, r, p, v, w: (np.maximum(n - 1, 0), n > 0),
+    "wave_rol": lambda n, r, p, v, w: _whole((n + 1) % w),
+    "wave_ror": lambda n, r, p, v, w: _whole((n - 1) % w),
 }

@@ -37,7 +37,7 @@ _PLAIN = {"+": "add", "-": "subtract", "*": "multiply", "&": "bitwise_and",
 _SIMPLE = re.compile(r"^([abc]) ([-+*&|^]) ([abc])$")
 
 
-class Refused(Exception):  # noqa: N818 - a verdict, not a failure
+class Refused(Exception):
     """The instruction, or something about it, is not modelled."""
 
 
@@ -203,7 +203,7 @@ class Emitter:
             if operand.text in ("scc", "src_scc"):
                 return "st.scc[:, None].astype(u32)"
             raise Refused(f"operand {operand.text} is not modelled")
-        if bits == 64 and operand.count != 2 or bits != 64 and operand.count != 1:
+        if (bits == 64 and operand.count != 2) or (bits != 64 and operand.count != 1):
             raise Refused(f"operand {operand.text} has the wrong size")
         half = operand.half if operand.half is not None else half
         self.note_read(operand, half if bits == 16 else None)
@@ -284,10 +284,10 @@ class Emitter:
         if kind == "mask":
             self.write_mask(operand, value)
             return
-        letter, name, bits = TYPES[kind]
+        letter, _, bits = TYPES[kind]
         if operand.kind not in "va" or operand.neg or operand.abs:
             raise Refused(f"a result in {operand.text}")
-        if bits == 64 and operand.count != 2 or bits != 64 and operand.count != 1:
+        if (bits == 64 and operand.count != 2) or (bits != 64 and operand.count != 1):
             raise Refused(f"operand {operand.text} has the wrong size")
         row = vector_row(operand)
         half = operand.half if operand.half is not None else half

@@ -102,9 +102,7 @@ def _grid(grid: Sequence[int]) -> tuple[int, int, int]:
     return axes[0], axes[1], axes[2]
 
 
-def _arguments(
-    program: Program, args: Sequence[Any]
-) -> tuple[Arena, int, list[tuple[Any, Any]]]:
+def _arguments(program: Program, args: Sequence[Any]) -> tuple[Arena, int, list[tuple[Any, Any]]]:
     """Memory with all buffers, the address of the argument block, and region and array of each."""
     arena = Arena()
     regions = []

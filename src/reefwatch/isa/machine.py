@@ -17,7 +17,7 @@ BATCH_LANES = 16384
 _DONE = 1 << 30  # the block of a wave that has ended
 
 
-class Stopped(Exception):  # noqa: N818 - how a run ends early
+class Stopped(Exception):
     """The run cannot go on: a deadlock, or its allowance of steps is used up."""
 
 

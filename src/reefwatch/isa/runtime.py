@@ -179,9 +179,7 @@ def _put(row: Any, places: Any, value: Any, half: int | None) -> None:
         row[places] = value
 
 
-def _load_from(
-    st: State, access: Access, places: Any, offsets: Any, store: Any, data: int
-) -> None:
+def _load_from(st: State, access: Access, places: Any, offsets: Any, store: Any, data: int) -> None:
     if access.size == 4:
         index = offsets >> 2
         for n in range(access.count):
@@ -223,9 +221,7 @@ def scalar_load(
     offsets = (address - u64((BASE - shift) & 0xFFFFFFFFFFFFFFFF)) & u64(0xFFFFFFFFFFFFFFFC)
     good = offsets <= u64(st.arena.size - 4 * words)
     if not good[st.act].all():
-        st.observers.report(
-            st, "fault", instruction, "a scalar load outside every buffer", None
-        )
+        st.observers.report(st, "fault", instruction, "a scalar load outside every buffer", None)
     for observer in st.observers.scalar_load:
         observer.scalar_load(st, instruction, offsets, words)
     index = np.where(good, offsets, u64(0)).astype(i64) >> 2
@@ -301,9 +297,7 @@ def lds(st: State, access: Access) -> None:
         _lds_part(st, access, places, offsets, base, data)
 
 
-def _lds_part(
-    st: State, access: Access, places: Any, offsets: Any, base: Any, data: int
-) -> None:
+def _lds_part(st: State, access: Access, places: Any, offsets: Any, base: Any, data: int) -> None:
     together = int(np.bitwise_or.reduce(offsets))
     if together >= st.lds_stride or together & (access.size - 1):
         places, offsets, base = _lds_fault(st, access, places, offsets, base, data)
@@ -450,5 +444,3 @@ def multiply_matrices(st: State, m: Matrix) -> None:
         st.V[m.d : m.d + m.height] = result
     else:
         st.V[m.d : m.d + m.height, st.act] = result[:, st.act]
-
-

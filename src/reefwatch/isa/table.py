@@ -15,12 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from reefwatch.isa.emit import Emitter
-
-Special = Callable[["Emitter"], None]
+Special = Callable[[Any], None]  # takes the Emitter (emit.py, which reads this table)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ _NAMED = {
     "m0": (M0, 1), "exec_lo": (EXEC, 1), "exec_hi": (EXEC + 1, 1), "exec": (EXEC, 2),
 }  # fmt: skip
 _FLAGS = frozenset(
-    "glc slc dlc scc sc0 sc1 nt offen idxen clamp gds lds tfe lwe row_mirror row_half_mirror "
-    "high_half addr64 unorm".split()
-)
+    ("glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "offen", "idxen", "clamp", "gds", "lds", "tfe",
+     "lwe", "row_mirror", "row_half_mirror", "high_half", "addr64", "unorm")
+)  # fmt: skip
 _REGISTER = re.compile(r"^([vsa])(\d+)(?:\.([lh]))?$")
 _RANGE = re.compile(r"^(v|s|a|ttmp)\[(\d+):(\d+)\]$")
 _TTMP = re.compile(r"^ttmp(\d+)$")

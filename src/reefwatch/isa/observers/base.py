@@ -74,7 +74,9 @@ class Observers:
         self.first_group = 0
         for event in _EVENTS:
             chosen = [
-                one for one in observers if getattr(type(one), event) is not getattr(Observer, event)
+                one
+                for one in observers
+                if getattr(type(one), event) is not getattr(Observer, event)
             ]
             setattr(self, event, chosen)
 

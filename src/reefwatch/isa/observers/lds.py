@@ -234,7 +234,8 @@ class LateLds(Observer):
         """Nothing is late."""
         self.alone = st.per_group == 1
         self.counter = translation.generation.counter("lds")
-        self.log: deque[tuple[Any, Any, Any]] = deque(maxlen=64)
+        self.log: deque[tuple[Any, list[tuple[Any, Any]]]] = deque(maxlen=64)
+        self.half = False  # the first address of a two-address operation was seen
         self.pending = np.zeros(st.waves, np.int64)  # LDS operations under way
         self.deepest = 0
         self.late: tuple[Shadow, Shadow] | None = None
@@ -262,14 +263,20 @@ class LateLds(Observer):
             return
         if self.late is not None:
             self._compare(st, access, places, flat)
-        self.log.append((access, places, flat))
+        if self.half:
+            self.log[-1][1].append((places, flat))
+        else:
+            self.log.append((access, [(places, flat)]))
+        self.half = access.second is not None and not self.half
 
     def _compare(self, st: State, access: Any, places: Any, flat: Any) -> None:
         assert self.late is not None
         wrote, read = self.late
         tags = np.repeat((st.wave_in_group + 1).astype(np.uint8), st.lanes)
         tags = tags if places is None else tags.take(places)
-        shadows = ((wrote, "stored"),) if access.kind == "load" else ((wrote, "stored"), (read, "loaded"))
+        shadows = (
+            ((wrote, "stored"),) if access.kind == "load" else ((wrote, "stored"), (read, "loaded"))
+        )
         for shadow, verb in shadows:
             width = max(1, access.bytes // shadow.unit)
             for n in range(width):
@@ -297,19 +304,17 @@ class LateLds(Observer):
             return
         wrote, read = Shadow(st, self.unit), Shadow(st, self.unit)
         everyone = np.arange(st.waves * st.lanes)
-        per_wave = self.pending.copy()
-        for access, places, flat in reversed(self.log):
-            places = everyone if places is None else places
-            waves = places // st.lanes
-            mine = per_wave[waves] > 0
-            if access.second is None or True:
-                touched = np.unique(waves)
+        under_way = self.pending.copy()
+        for access, parts in reversed(self.log):
             shadow = read if access.kind == "load" else wrote
-            tags = (waves % st.per_group + 1).astype(np.uint8)
-            for n in range(max(1, access.bytes // self.unit)):
-                shadow.bytes[flat[mine] // self.unit + n] = tags[mine]
-            per_wave[touched] -= 1
-            if (per_wave <= 0).all():
+            for places, flat in parts:
+                places = everyone if places is None else places
+                mine = under_way[places // st.lanes] > 0
+                waves = places[mine] // st.lanes
+                for n in range(max(1, access.bytes // self.unit)):
+                    shadow.bytes[flat[mine] // self.unit + n] = waves % st.per_group + 1
+            under_way[np.unique((everyone if places is None else places) // st.lanes)] -= 1
+            if (under_way <= 0).all():
                 break
         self.late = (wrote, read)
 
@@ -329,7 +334,7 @@ def _count_plan(block: Any, counter: str) -> list[tuple[int | None, int]]:
                 else:
                     limit = left if limit is None else min(limit, left)
         if effect.kind == "memory" and effect.access.space == "lds":
-            more += 1 if effect.access.second is None else 2
+            more += 1
     if more or limit is not None:
         plan.append((limit, more))
     return plan

@@ -32,9 +32,7 @@ class LostMasks(Observer):
     def block(self, st: State, block: Block) -> None:
         """Reported where the block runs."""
         for instruction in self.dead.get(block.index, ()):
-            st.observers.report(
-                st, self.kind, instruction, "EXEC is saved here and never put back"
-            )
+            st.observers.report(st, self.kind, instruction, "EXEC is saved here and never put back")
 
 
 def successors(block: Block, count: int) -> list[int]:

@@ -44,9 +44,7 @@ class PathObserver(Observer):
         """The state of a fresh wave."""
         raise NotImplementedError
 
-    def step(
-        self, state: Any, block: Block, alive: bool, complain: list[Complaint]
-    ) -> Hashable:
+    def step(self, state: Any, block: Block, alive: bool, complain: list[Complaint]) -> Hashable:
         """The state after a block, and what is wrong in it."""
         raise NotImplementedError
 
@@ -72,7 +70,7 @@ class PathObserver(Observer):
             return
         alive: Any = True
         if self.follows_exec and not st.full:
-            lanes = st.X.any(axis=1)
+            lanes: Any = st.X.any(axis=1)
             alive = bool(lanes[0]) if st.all_act and (lanes == lanes[0]).all() else lanes
         if self.same is not None and st.all_act and isinstance(alive, bool):
             self.same = self._after(st, block, self.same, alive, None)

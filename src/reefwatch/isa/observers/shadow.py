@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 #: every byte of an item set, by the item's size
-ONES = {width: np.iinfo(dtype).max for width, dtype in _DTYPES.items()}
+ONES: dict[int, int] = {width: int(np.iinfo(dtype).max) for width, dtype in _DTYPES.items()}
 
 
 def lds_unit(translation: Translation) -> int:
     """The smallest element of LDS that the program touches, in bytes."""
-    sizes = [
+    sizes: list[int] = [
         effect.access.size
         for effects in translation.slot_effects
         for effect in effects

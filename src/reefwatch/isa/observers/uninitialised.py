@@ -28,9 +28,7 @@ class UninitialisedRegisters(PathObserver):
         scalar |= 3 << VCC
         return (3, scalar)
 
-    def step(
-        self, state: Any, block: Block, alive: bool, complain: list[Complaint]
-    ) -> Hashable:
+    def step(self, state: Any, block: Block, alive: bool, complain: list[Complaint]) -> Hashable:
         """Follow reads and writes; with no lane taking part nothing is read or written."""
         vector, scalar = state
         for effect in block.effects:

@@ -74,9 +74,7 @@ class Waits(PathObserver):
         """Nothing is under way."""
         return ()
 
-    def step(
-        self, state: Any, block: Block, alive: bool, complain: list[Complaint]
-    ) -> Hashable:
+    def step(self, state: Any, block: Block, alive: bool, complain: list[Complaint]) -> Hashable:
         """Follow every operation of the block."""
         queues: dict[str, tuple[Pending, ...]] = dict(state)
         busy = _union(queues)
@@ -112,7 +110,9 @@ class Waits(PathObserver):
                 complain.append((effect.instruction, f"{names} used while a load is under way"))
             elif lost or lost_scalar:
                 names = registers(lost, lost_scalar)
-                complain.append((effect.instruction, f"{names} overwritten while a load is under way"))
+                complain.append(
+                    (effect.instruction, f"{names} overwritten while a load is under way")
+                )
             else:
                 continue
             gone = vector | lost

@@ -20,8 +20,8 @@ _FLOAT = {
     "f": "zeros_like(a, bool)",
     "t": "ones_like(a, bool)",
 }
-_KINDS = {kind: _INTEGER for kind in ("i16", "u16", "i32", "u32", "i64", "u64")}
-_KINDS |= {kind: _FLOAT for kind in ("f16", "f32", "f64")}
+_KINDS = dict.fromkeys(("i16", "u16", "i32", "u32", "i64", "u64"), _INTEGER)
+_KINDS |= dict.fromkeys(("f16", "f32", "f64"), _FLOAT)
 
 
 def _rows(prefix: str) -> str:

@@ -7,11 +7,23 @@ import re
 from reefwatch.isa.emit import Emitter, Refused
 from reefwatch.isa.table import TABLE
 
-_NOTHING = (
-    "s_nop s_clause s_delay_alu s_sendmsg s_setprio s_sleep s_inst_prefetch s_icache_inv "
-    "s_set_inst_prefetch_distance s_waitcnt_depctr s_wait_alu s_wait_event s_code_end "
-    "s_waitcnt_expcnt s_wait_expcnt"
-).split()
+_NOTHING = [
+    "s_nop",
+    "s_clause",
+    "s_delay_alu",
+    "s_sendmsg",
+    "s_setprio",
+    "s_sleep",
+    "s_inst_prefetch",
+    "s_icache_inv",
+    "s_set_inst_prefetch_distance",
+    "s_waitcnt_depctr",
+    "s_wait_alu",
+    "s_wait_event",
+    "s_code_end",
+    "s_waitcnt_expcnt",
+    "s_wait_expcnt",
+]
 _RAW = ("s_wait", "s_delay_alu", "s_sendmsg")
 CONDITIONS = ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
 

@@ -6,7 +6,6 @@ from reefwatch.isa.emit import Emitter, Refused
 from reefwatch.isa.table import TABLE
 
 
-
 @TABLE.special("v_readlane_b32")
 def _readlane(emit: Emitter) -> None:
     """One lane, EXEC or not, into a scalar."""
@@ -45,7 +44,7 @@ def _permlane16(emit: Emitter) -> None:
     """Each lane picks any lane of its row of 16, or of the other row of its pair."""
     across = 16 if "x16" in emit.instruction.mnemonic else 0
     target, source, low, high = emit.take(), emit.take(), emit.take(), emit.take()
-    any_lane, zero = (emit.bits("op_sel", [0, 0]) + [0])[:2]
+    any_lane, zero = [*emit.bits("op_sel", [0, 0]), 0][:2]
     emit.modifiers.pop("bound_ctrl", "")
     value = emit.read(source, "u32")
     words = f"{emit.read_scalar(low, 'u32')}, {emit.read_scalar(high, 'u32')}"
@@ -158,5 +157,3 @@ def _bit_pattern(lane: int, pattern: str) -> int:
         kept = lane & bit
         out |= {"p": kept, "i": kept ^ bit, "0": 0, "1": bit}[letter]
     return out
-
-

@@ -21,15 +21,12 @@ def _row(operand: Operand, registers: int) -> int:
 
 
 def _issue(emit: Emitter, access: Access, bits: int) -> None:
-    emit.flag("gds") and _refuse_gds()
+    if emit.flag("gds"):
+        raise Refused("global data share")
     emit.effect.kind = "memory"
     emit.effect.access = access
     emit.effect.issues = ((emit.gen.counter("lds"), bits, 0),)
     emit.line(f"lds(st, {emit.constant(access)})")
-
-
-def _refuse_gds() -> None:
-    raise Refused("global data share")
 
 
 def _load(emit: Emitter) -> None:

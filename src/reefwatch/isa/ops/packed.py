@@ -38,7 +38,7 @@ _PACKED = {
 
 def _pick(emit: Emitter, operand: Operand, kind: str, second: int, neg: int) -> str:
     """One half of a packed operand as an expression."""
-    letter, name, bits = TYPES[kind]
+    _, name, bits = TYPES[kind]
     if operand.neg or operand.abs or operand.half is not None:
         raise Refused(f"a sign on {operand.text} is not modelled")
     if operand.kind == "c":
@@ -70,7 +70,7 @@ def _packed(emit: Emitter) -> None:
     clamp = emit.flag("clamp")
     if clamp and kind[0] != "f":
         raise Refused("clamp is not modelled here")
-    values = []
+    values: list[str] = []
     for halves, signs in ((low, neg_low), (high, neg_high)):
         parts = [_pick(emit, s, kind, halves[n], signs[n]) for n, s in enumerate(sources)]
         if emit.instruction.base == "v_pk_mov_b32":
@@ -93,7 +93,7 @@ for _name in _PACKED:
 
 @TABLE.special("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 def _mix(emit: Emitter) -> None:
-    """fma in f32 over operands that are f32 or, where op_sel_hi says so, halves of registers."""
+    """Fma in f32 over operands that are f32 or, where op_sel_hi says so, halves of registers."""
     target = emit.take()
     sources = [emit.take() for _ in range(3)]
     which, is_half = emit.bits("op_sel", [0, 0, 0]), emit.bits("op_sel_hi", [0, 0, 0])

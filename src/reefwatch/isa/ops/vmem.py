@@ -168,7 +168,7 @@ def _issue(emit: Emitter, counter: str, access: Access, bits: int) -> None:
 
 
 for _space in ("global", "buffer", "flat", "scratch"):
-    for _width, (_, _, _signed, _half) in WIDTHS.items():
+    for _width in WIDTHS:
         if _width.startswith(("u", "i", "d16_hi_u", "d16_hi_i", "d16_u", "d16_i")) or _width in (
             "b32", "b64", "b96", "b128", "d16_b16", "d16_hi_b16",
         ):  # fmt: skip
