@@ -278,7 +278,9 @@ def frexp_exponent(x: Array) -> Array:
 
 def frexp_mantissa(x: Array) -> Array:
     """The mantissa of frexp; infinity and NaN stay."""
-    return np.where(np.isfinite(x), np.frexp(x)[0], x).astype(x.dtype)
+    mantissa: Array = np.frexp(x)[0]
+    out: Array = np.where(np.isfinite(x), mantissa, x)
+    return out.astype(x.dtype)
 
 
 def to_int(x: Array, low: int, high: int, kind: Any) -> Array:
