@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reefwatch.isa.observers.base import Observer
-from reefwatch.isa.observers.masks import successors
+from reefwatch.isa.flow import successors
 
 if TYPE_CHECKING:
     from reefwatch.isa.blocks import Block, Translation

@@ -2,92 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from reefwatch.isa.observers.base import Observer
+from reefwatch.isa.flow import live_scalars, reachable, successors
+from reefwatch.isa.observers.path import Complaint, PathObserver
 
 if TYPE_CHECKING:
     from reefwatch.isa.blocks import Block, Translation
     from reefwatch.isa.state import State
+    from reefwatch.isa.text import Instruction
 
 
-class LostMasks(Observer):
-    """Reports a saved EXEC that no path reads again.
+class LostMasks(PathObserver):
+    """Reports a saved EXEC that is not read again though the program goes on, and what that does.
 
-    A save that is dead tells of a restore that is missing, unless only the end of the program
-    lies beyond the part that the mask guards.
+    A compiler leaves a saved mask unread only where nothing but the end lies beyond the part that
+    the mask guards. A barrier is reached with all lanes on.
     """
 
     kind = "EXEC not restored"
 
-    def begin(self, st: State, translation: Translation) -> None:
-        """Find the dead saves once per program."""
+    def initial(self, st: State, translation: Translation) -> Hashable:
+        """Nothing is saved."""
+        key = f"saves {translation.generation.name}"
         cache = translation.program.cache
-        key = f"dead saves {translation.generation.name}"
         if key not in cache:
-            cache[key] = _dead_saves(translation.blocks)
-        found: Any = cache[key]
-        self.dead: dict[int, list[Any]] = found
+            cache[key] = _Saves(translation.blocks)
+        saves = cache[key]
+        assert isinstance(saves, _Saves)
+        self.saves = saves
+        return ()
 
     def block(self, st: State, block: Block) -> None:
-        """Reported where the block runs."""
-        for instruction in self.dead.get(block.index, ()):
-            st.observers.report(st, self.kind, instruction, "EXEC is saved here and never put back")
+        """Besides the path: a barrier with lanes missing."""
+        if block.kind in ("barrier", "signal") and not st.full and not st.X[st.act].all():
+            instruction = block.effects[-1].instruction
+            st.observers.report(st, self.kind, instruction, "a barrier with some lanes off")
+        super().block(st, block)
+
+    def step(self, state: Any, block: Block, alive: bool, complain: list[Complaint]) -> Hashable:
+        """Saves are kept as a stack; reading one closes it and those inside it."""
+        stack: list[tuple[int, int]] = list(state)
+        for effect in block.effects:
+            for at, (register, _) in enumerate(stack):
+                if effect.scalar_reads >> register & 1:
+                    del stack[at:]
+                    break
+            saved = effect.facts.get("saves_exec")
+            if saved is None:
+                continue
+            line = effect.instruction.line
+            for register, lost in stack:
+                if register == saved and lost in self.saves.more_follows and lost != line:
+                    complain.append((self.saves.more_follows[lost], _MESSAGE))
+            stack = [entry for entry in stack if entry[0] != saved]
+            stack.append((saved, line))
+            if line in self.saves.dead:
+                complain.append((effect.instruction, _MESSAGE))
+        return tuple(stack[-8:])
 
 
-def successors(block: Block, count: int) -> list[int]:
-    """Blocks that may come next."""
-    if block.kind == "end":
-        return []
-    after = [block.index + 1] if block.when != "branch" and block.index + 1 < count else []
-    return [*after, block.target] if block.kind == "branch" else after
+_MESSAGE = "EXEC is saved here and not put back"
 
 
-def _dead_saves(blocks: list[Block]) -> dict[int, list[Any]]:
-    """Saves of EXEC whose register is not live afterwards, by block."""
-    live = [0] * len(blocks)
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(blocks):
+class _Saves:
+    """What is known of a program's saves without running it, by line of the text."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self.more_follows: dict[int, Instruction] = {}
+        self.dead: set[int] = set()
+        live = live_scalars(blocks)
+        for block in blocks:
             alive = 0
             for after in successors(block, len(blocks)):
                 alive |= live[after]
             for effect in reversed(block.effects):
+                saved = effect.facts.get("saves_exec")
+                if saved is not None and _work_follows(blocks, block):
+                    line = effect.instruction.line
+                    self.more_follows[line] = effect.instruction
+                    if not alive >> saved & 1:
+                        self.dead.add(line)
                 alive = alive & ~effect.scalar_writes | effect.scalar_reads
-            if alive != live[block.index]:
-                live[block.index] = alive
-                changed = True
-    dead: dict[int, list[Any]] = {}
-    for block in blocks:
-        alive = 0
-        for after in successors(block, len(blocks)):
-            alive |= live[after]
-        for effect in reversed(block.effects):
-            saved = effect.facts.get("saves_exec")
-            lost = saved is not None and not alive >> saved & 1
-            if lost and _work_follows(blocks, block):
-                dead.setdefault(block.index, []).append(effect.instruction)
-            alive = alive & ~effect.scalar_writes | effect.scalar_reads
-    return dead
+
+
+def _join(blocks: list[Block], block: Block) -> int | None:
+    """The block after the part that a save at the end of `block` guards, where the text tells."""
+    if block.index + 1 >= len(blocks):
+        return None
+    after = blocks[block.index + 1]
+    if len(after.effects) > 2 or after.when not in ("execz", "execnz"):
+        return None
+    return after.target if after.when == "execz" else after.index + 1
 
 
 def _work_follows(blocks: list[Block], block: Block) -> bool:
     """Does anything but the end come after the part of the program that the mask guards?"""
-    after = blocks[block.index + 1] if block.index + 1 < len(blocks) else None
-    guarded = after is not None and after.when == "execz" and len(after.effects) <= 2
-    start = after.target if guarded and after is not None else block.index + 1
-    seen: set[int] = set()
-    todo = [start]
-    while todo:
-        at = todo.pop()
-        if at in seen or at >= len(blocks):
-            continue
-        seen.add(at)
+    join = _join(blocks, block)
+    for at in reachable(blocks, block.index + 1 if join is None else join):
         for effect in blocks[at].effects:
-            if effect.kind in ("barrier", "matrix", "signal") or (guarded and effect.writes):
+            if effect.kind in ("barrier", "matrix", "signal"):
                 return True
-            if guarded and effect.kind == "memory":
+            if join is not None and (effect.writes or effect.kind == "memory"):
                 return True
-        todo += successors(blocks[at], len(blocks))
     return False

@@ -39,6 +39,8 @@ def _load(emit: Emitter) -> None:
                     _row(target, count), address=vector_row(address),
                     offset=emit.number("offset"))  # fmt: skip
     emit.note_write(target, half)
+    if half is not None:
+        emit.effect.facts["keeps"] = vector_bits(target, 1 - half)
     _issue(emit, access, vector_bits(target, half))
 
 

@@ -93,6 +93,8 @@ def _load(emit: Emitter) -> None:
     access = Access(emit.instruction, space, "load", size, count, signed, half, row,
                     offset=emit.number("offset"), scope=_cache(emit), **place)  # type: ignore[arg-type]  # fmt: skip
     emit.note_write(target, half)
+    if half is not None:
+        emit.effect.facts["keeps"] = vector_bits(target, 1 - half)
     _issue(emit, "load", access, vector_bits(target, half))
 
 
