@@ -194,6 +194,10 @@ class Emitter:
         """An expression for an operand of a lane instruction; (waves, lanes) or a column."""
         if kind == "mask":
             return self.read_mask(operand)
+        if kind == "h32":  # a whole register, or in some assemblers' view a half of one
+            if operand.half is None:
+                return self.read(operand, "u32")
+            return f"{self.read(operand, 'u16')}.astype(u32)"
         letter, name, bits = TYPES[kind]
         if operand.sext:
             raise Refused("sext is not modelled here")
@@ -447,11 +451,9 @@ class Emitter:
     ) -> None:
         clamp = self.flag("clamp")
         scale = self._output_scale()
-        if self.modifiers.pop("dst_sel", "DWORD") != "DWORD":
-            raise Refused("dst_sel is not modelled")
-        self.modifiers.pop("dst_unused", None)
+        placed = self._destination_part(row, targets)
         simple = _SIMPLE.match(row.results[0])
-        plain = not (clamp or scale or where or not self.denormals)
+        plain = not (clamp or scale or placed or where or not self.denormals)
         if simple and plain and len(targets) == 1 and TYPES[row.writes[0]][2] == 32:
             self._ufunc(simple, row.writes[0], targets[0], names)
             return
@@ -470,7 +472,28 @@ class Emitter:
                     raise Refused("clamp is not modelled here")
                 value = f"clip01({value})"
             value = f"({value}) * {TYPES[kind][1]}({scale})" if scale else value
+            value = placed.format(value) if placed and kind != "mask" else value
             self.write(target, kind, value, high, where if kind != "mask" else "")
+
+    def _destination_part(self, row: Row, targets: list[Operand]) -> str:
+        """SDWA: how the result is put into a byte or a word of the destination, or ""."""
+        select = self.modifiers.pop("dst_sel", "DWORD")
+        unused = self.modifiers.pop("dst_unused", "UNUSED_PAD")
+        if select == "DWORD":
+            return ""
+        unit, _, at = select.partition("_")
+        kind = row.writes[0]
+        if kind not in ("u32", "b32", "i32") or unit not in ("BYTE", "WORD"):
+            raise Refused(f"dst_sel {select} is not modelled here")
+        mask, shift = (255, 8 * int(at)) if unit == "BYTE" else (65535, 16 * int(at))
+        name = TYPES[kind][1]
+        bits = f"((as_type(asarray({{}}), u32) & u32({mask})) << u32({shift}))"
+        if unused == "UNUSED_PRESERVE":
+            old = self.read(targets[0], "u32")
+            bits = f"({bits} | ({old} & u32({~(mask << shift) & 0xFFFFFFFF})))"
+        elif unused != "UNUSED_PAD":
+            raise Refused(f"dst_unused {unused} is not modelled")
+        return bits if name == "u32" else f"as_type({bits}, {name})"
 
     def _note_spare(self, row: Row, target: Operand, addend: Operand) -> None:
         """The high word of a 64-bit addend matters to the high word of the sum alone."""

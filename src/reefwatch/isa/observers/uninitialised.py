@@ -34,7 +34,7 @@ class UninitialisedRegisters(PathObserver):
         for effect in block.effects:
             lives = alive or "any_lane" in effect.facts
             spare = effect.facts.get("spare", 0) & ~vector  # touches only the high result
-            fresh = effect.reads & ~vector & ~spare if lives else 0
+            fresh = _unwritten(effect.reads & ~spare, vector) if lives else 0
             fresh_scalar = effect.scalar_reads & ~scalar
             if fresh or fresh_scalar:
                 names = registers(fresh, fresh_scalar)
@@ -47,3 +47,17 @@ class UninitialisedRegisters(PathObserver):
                     vector &= ~effect.facts["spare_result"]
             scalar |= effect.scalar_writes
         return (vector, scalar)
+
+
+_LOW = int("01" * 512, 2)  # the low half of every register
+
+
+def _unwritten(reads: int, written: int) -> int:
+    """Halves read in vain. Of a register read whole, one written half is enough.
+
+    Where only 16 bits are wanted compilers load one half and shift or mask the other away.
+    """
+    missing = reads & ~written
+    whole = reads & reads >> 1 & _LOW
+    lost = missing & missing >> 1 & whole
+    return (lost | lost << 1) | missing & ~(whole | whole << 1)

@@ -61,7 +61,7 @@ def _union(queues: dict[str, tuple[Pending, ...]]) -> int:
 
 
 def _touched(effect: Effect) -> int:
-    vector = effect.reads | effect.writes | effect.facts.get("keeps", 0)
+    vector = effect.reads | effect.writes
     return vector << SCALARS | effect.scalar_reads | effect.scalar_writes
 
 
@@ -99,8 +99,8 @@ class Waits(PathObserver):
         mine = {counter for counter, _ in issued(effect)}
         for counter, queue in queues.items():
             vector = scalar = lost = lost_scalar = 0
-            # a load into one half of a register keeps what is in the other half
-            reads = effect.reads | effect.facts.get("keeps", 0)
+            # a load into a half that an earlier load of the whole register will write
+            reads = effect.reads | effect.facts.get("half", 0)
             for pending in queue:
                 vector |= pending.vector & reads
                 scalar |= pending.scalar & effect.scalar_reads

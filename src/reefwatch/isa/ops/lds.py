@@ -40,7 +40,7 @@ def _load(emit: Emitter) -> None:
                     offset=emit.number("offset"))  # fmt: skip
     emit.note_write(target, half)
     if half is not None:
-        emit.effect.facts["keeps"] = vector_bits(target, 1 - half)
+        emit.effect.facts["half"] = vector_bits(target, half)
     _issue(emit, access, vector_bits(target, half))
 
 

@@ -70,11 +70,14 @@ def _packed(emit: Emitter) -> None:
     clamp = emit.flag("clamp")
     if clamp and kind[0] != "f":
         raise Refused("clamp is not modelled here")
+    if emit.instruction.base == "v_pk_mov_b32":  # the first gives the low half, the second the high
+        halves_of = low
+        low, high = [halves_of[0], 0], [0, halves_of[1]]
     values: list[str] = []
     for halves, signs in ((low, neg_low), (high, neg_high)):
         parts = [_pick(emit, s, kind, halves[n], signs[n]) for n, s in enumerate(sources)]
-        if emit.instruction.base == "v_pk_mov_b32":
-            parts = parts if not values else parts[1:]
+        if emit.instruction.base == "v_pk_mov_b32" and values:
+            parts = parts[1:]
         value = expression.format(*parts)
         values.append(emit.local(f"clip01({value})" if clamp else f"array({value})"))
     for second, value in enumerate(values):

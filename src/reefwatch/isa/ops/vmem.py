@@ -94,7 +94,7 @@ def _load(emit: Emitter) -> None:
                     offset=emit.number("offset"), scope=_cache(emit), **place)  # type: ignore[arg-type]  # fmt: skip
     emit.note_write(target, half)
     if half is not None:
-        emit.effect.facts["keeps"] = vector_bits(target, 1 - half)
+        emit.effect.facts["half"] = vector_bits(target, half)
     _issue(emit, "load", access, vector_bits(target, half))
 
 
