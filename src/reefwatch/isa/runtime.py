@@ -383,8 +383,10 @@ def _entries(st: State, kind: str, row: int, m: Matrix, signed: bool) -> Any:
     values = _values(kind, raw, signed, st)
     if m.replicated or lanes == m.rows:
         return values
-    # lanes beyond `rows` hold the next entries along the depth
-    parts = values.reshape(st.waves, lanes // m.rows, m.rows, -1).transpose(0, 2, 1, 3)
+    # runs of 64 bits along the depth alternate between the groups of `rows` lanes
+    groups = lanes // m.rows
+    runs = max(1, m.width // 2)
+    parts = values.reshape(st.waves, groups, m.rows, runs, -1).transpose(0, 2, 3, 1, 4)
     return np.ascontiguousarray(parts).reshape(st.waves, m.rows, m.depth)
 
 
