@@ -43,8 +43,7 @@ def attention(
         k = tl.load(k_ptr + k_at, mask=n[None, :] < length, other=0.0)
         v = tl.load(v_ptr + v_at, mask=n[:, None] < length, other=0.0)
         score = tl.dot(q, k) * scale
-        seen = (m[:, None] >= n[None, :]) & (n[None, :] < length)
-        score = tl.where(seen, score, -float("inf"))
+        score = tl.where(m[:, None] >= n[None, :], score, -float("inf"))
         higher = tl.maximum(top, tl.max(score, 1))
         p = tl.exp2(score - higher[:, None])
         shrink = tl.exp2(top - higher)

@@ -54,7 +54,7 @@ class GlobalOrder(Observer):
                  if name == self.counter]  # fmt: skip
         if waits and not issued:
             done = self.stores - min(waits)
-            np.maximum(self.done, done, self.done, where=st.act)
+            np.maximum(self.done, done, out=self.done, where=st.act)
         elif waits:
             self._in_order(st, block)
         if any(effect.kind == "invalidate" for effect in block.effects):
@@ -67,7 +67,7 @@ class GlobalOrder(Observer):
             for name, left in effect.waits:
                 if name == self.counter:
                     done = self.stores + before - left
-                    np.maximum(self.done, done, self.done, where=st.act)
+                    np.maximum(self.done, done, out=self.done, where=st.act)
             before += _is_store(effect)
 
     def access(self, st: State, access: Any, places: Any, offsets: Any) -> None:

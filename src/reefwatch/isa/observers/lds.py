@@ -251,11 +251,11 @@ class LateLds(Observer):
         for limit, more in plan:
             if limit is not None:
                 if st.all_act:
-                    np.minimum(self.pending, limit, self.pending)
+                    np.minimum(self.pending, limit, out=self.pending)
                 else:
-                    np.minimum(self.pending, limit, self.pending, where=st.act)
+                    np.minimum(self.pending, limit, out=self.pending, where=st.act)
             if more:
-                np.add(self.pending, more, self.pending, where=st.act)
+                np.add(self.pending, more, out=self.pending, where=st.act)
 
     def lds(self, st: State, access: Any, places: Any, flat: Any, data: int) -> None:
         """Compare with what is late, and remember."""
