@@ -68,7 +68,11 @@ def compare(line: str, rng: random.Random) -> str:
 
 def lane_step(line: str, rng: random.Random) -> str:
     found = re.search(r"row_(?:shr|shl|xmask):(\d+)", line)
-    return line[: found.start(1)] + str(int(found[1]) % 8 + 1) + line[found.end(1) :] if found else line
+    return (
+        line[: found.start(1)] + str(int(found[1]) % 8 + 1) + line[found.end(1) :]
+        if found
+        else line
+    )
 
 
 def swap_choice(line: str, rng: random.Random) -> str:

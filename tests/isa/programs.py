@@ -44,7 +44,9 @@ def program(
     wave = 64 if target == "gfx942" else 32
     args, offset = [], 0
     for size, kind in [(8, "global_buffer")] * pointers + [(4, "by_value")] * scalars:
-        args.append(f"      - .offset: {offset}\n        .size: {size}\n        .value_kind: {kind}")
+        args.append(
+            f"      - .offset: {offset}\n        .size: {size}\n        .value_kind: {kind}"
+        )
         offset += size
     lines = "\n".join(f"\t{line.strip()}" if ":" not in line.split()[0] else line.strip()
                       for line in body.strip().split("\n") if line.strip())  # fmt: skip

@@ -102,7 +102,9 @@ def test_agrees_with_fractions(name: str) -> None:
     else:
         values = [tuple(rng.choice(CORNERS[width]) for _ in range(count)) for _ in range(64)]
         while len(values) < LANES:
-            values.append(tuple(rng.getrandbits(width) >> rng.randrange(width) for _ in range(count)))
+            values.append(
+                tuple(rng.getrandbits(width) >> rng.randrange(width) for _ in range(count))
+            )
     st = fresh(waves=LANES // 32)
     for n in range(count):
         put(st, 8 + 2 * n, [value[n] for value in values], max(width, 32))

@@ -73,7 +73,12 @@ class Form(NamedTuple):
 
 def mfma(shape: str, kind: str, total: str = "f32") -> Form:
     rows, depth = int(shape.split("x")[0]), int(shape.split("x")[2])
-    a = depth * {"f16": 16, "bf16": 16, "xf32": 32, "f32": 32, "i8": 8, "fp8": 8}[kind] * rows // 2048
+    a = (
+        depth
+        * {"f16": 16, "bf16": 16, "xf32": 32, "f32": 32, "i8": 8, "fp8": 8}[kind]
+        * rows
+        // 2048
+    )
     c = rows * rows // 64
     name = f"v_mfma_{total}_{shape}_{kind + ('_fp8' if kind == 'fp8' else '')}"
     text = f"{name} v[32:{31 + c}], {span(0, a)}, {span(8, a)}, v[32:{31 + c}]"

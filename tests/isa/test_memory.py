@@ -29,10 +29,13 @@ def test_global_loads_and_stores(width: str) -> None:
     step = 16 if size == 12 else max(4, size)
     data = np.arange(2048, dtype=np.uint32).astype(np.uint8) * 7 + 130
     registers = f"v[4:{3 + words}]" if words > 1 else "v4"
-    body = START + f"""v_mul_lo_u32 v2, v0, {step}
+    body = (
+        START
+        + f"""v_mul_lo_u32 v2, v0, {step}
         global_load_{width} {registers}, v2, s[4:5] offset:16
         s_waitcnt vmcnt(0)
         global_store_b{max(32, 32 * words)} v2, {registers}, s[6:7]"""
+    )
     out = np.zeros(LANES * step, np.uint8)
     got = run(body, [data, out]).buffers[1]
     for lane in range(LANES):
@@ -46,35 +49,46 @@ def test_global_loads_and_stores(width: str) -> None:
 @pytest.mark.parametrize(("half", "wanted"), [("d16", "low"), ("d16_hi", "high")])
 def test_loads_into_a_half_keep_the_other(half: str, wanted: str) -> None:
     data = np.arange(LANES, dtype=np.uint32) + 0xAB00
-    body = START + f"""v_mov_b32_e32 v2, 0x11112222
+    body = (
+        START
+        + f"""v_mov_b32_e32 v2, 0x11112222
         global_load_{half}_b16 v2, v1, s[4:5]
         s_waitcnt vmcnt(0)
         global_store_b32 v1, v2, s[6:7]"""
+    )
     got = run(body, [data, np.zeros(LANES, np.uint32)]).buffers[1]
     low = data & 0xFFFF
     assert np.array_equal(got, low | 0x11110000 if wanted == "low" else low << 16 | 0x2222)
 
 
 def test_stores_of_the_upper_half_and_of_a_byte() -> None:
-    body = START + """v_mov_b32_e32 v2, 0xaabbccdd
+    body = (
+        START
+        + """v_mov_b32_e32 v2, 0xaabbccdd
         global_store_d16_hi_b16 v1, v2, s[6:7]
         global_store_b8 v1, v2, s[6:7] offset:2"""
+    )
     got = run(body, [np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32)]).buffers[1]
     assert (got == 0x00DDAABB).all()
 
 
 def test_unaligned_loads_are_byte_by_byte() -> None:
     data = np.arange(256, dtype=np.uint8)
-    body = START + """global_load_b32 v2, v1, s[4:5] offset:1
+    body = (
+        START
+        + """global_load_b32 v2, v1, s[4:5] offset:1
         s_waitcnt vmcnt(0)
         global_store_b32 v1, v2, s[6:7] offset:0"""
+    )
     got = run(body, [data, np.zeros(LANES, np.uint32)]).buffers[1]
     assert got[3] == int.from_bytes(bytes([13, 14, 15, 16]), "little")
 
 
 def test_buffers_give_zero_beyond_their_range_and_drop_stores() -> None:
     data = np.arange(LANES, dtype=np.uint32) + 5
-    body = START + """s_mov_b32 s8, s4
+    body = (
+        START
+        + """s_mov_b32 s8, s4
         s_mov_b32 s9, s5
         s_mov_b32 s10, 64
         s_mov_b32 s11, 0x31027000
@@ -87,6 +101,7 @@ def test_buffers_give_zero_beyond_their_range_and_drop_stores() -> None:
         s_waitcnt vmcnt(0)
         v_add_nc_u32_e32 v2, 1, v2
         buffer_store_b32 v2, v1, s[12:15], 0 offen"""
+    )
     got = run(body, [data, np.zeros(LANES, np.uint32)]).buffers[1]
     assert got.tolist() == [6 + n if n < 8 else 0 for n in range(LANES)]
     wide = run(body.replace("s_mov_b32 s14, 32", "s_mov_b32 s14, 0x80"),
@@ -95,7 +110,9 @@ def test_buffers_give_zero_beyond_their_range_and_drop_stores() -> None:
 
 
 def test_scratch_is_private_to_a_lane() -> None:
-    body = START + """v_mul_u32_u24_e32 v2, 3, v0
+    body = (
+        START
+        + """v_mul_u32_u24_e32 v2, 3, v0
         v_mov_b32_e32 v3, 0x12345678
         scratch_store_b64 off, v[2:3], off offset:8
         scratch_store_b8 off, v0, off offset:13
@@ -104,6 +121,7 @@ def test_scratch_is_private_to_a_lane() -> None:
         s_waitcnt vmcnt(0)
         v_add_nc_u32_e32 v2, v4, v5
         global_store_b32 v1, v2, s[6:7]"""
+    )
     got = run(body, [np.zeros(4, np.uint32), np.zeros(LANES, np.uint32)], scratch=32).buffers[1]
     assert got.tolist() == [3 * n + (0x12340078 | n << 8) for n in range(LANES)]
 
@@ -120,30 +138,39 @@ def test_scratch_is_private_to_a_lane() -> None:
     ],
 )
 def test_atomics_of_all_lanes_on_one_word(operation: str, value: str, wanted) -> None:
-    body = START + f"""v_mov_b32_e32 v3, 0
+    body = (
+        START
+        + f"""v_mov_b32_e32 v3, 0
         global_atomic_{operation} v3, {value}, s[6:7]"""
+    )
     got = run(body, [np.zeros(4, np.uint32), np.array([5, 0], np.uint32)]).buffers[1]
     assert got.tolist() == [wanted(5), 0]
 
 
 def test_an_atomic_gives_each_lane_the_value_before_its_own() -> None:
-    body = START + """v_mov_b32_e32 v3, 0
+    body = (
+        START
+        + """v_mov_b32_e32 v3, 0
         v_mov_b32_e32 v4, 2
         global_atomic_add_u32 v2, v3, v4, s[4:5] glc
         s_waitcnt vmcnt(0)
         global_store_b32 v1, v2, s[6:7]"""
+    )
     result = run(body, [np.array([100], np.uint32), np.zeros(LANES, np.uint32)])
     assert sorted(result.buffers[1].tolist()) == list(range(100, 164, 2))
     assert result.buffers[0].tolist() == [164]
 
 
 def test_compare_and_swap_and_float_addition() -> None:
-    body = START + """v_mov_b32_e32 v2, 77
+    body = (
+        START
+        + """v_mov_b32_e32 v2, 77
         v_mov_b32_e32 v3, v0
         global_atomic_cmpswap_b32 v4, v1, v[2:3], s[4:5] glc
         s_waitcnt vmcnt(0)
         v_mov_b32_e32 v5, 0.5
         global_atomic_add_f32 v1, v5, s[6:7]"""
+    )
     data = np.arange(LANES, dtype=np.uint32)
     data[3] = 500
     result = run(body, [data, np.ones(LANES, np.float32)])
@@ -152,7 +179,9 @@ def test_compare_and_swap_and_float_addition() -> None:
 
 
 def test_lds_two_addresses_strides_and_atomics() -> None:
-    body = START + """v_add_nc_u32_e32 v2, 100, v0
+    body = (
+        START
+        + """v_add_nc_u32_e32 v2, 100, v0
         v_add_nc_u32_e32 v3, 200, v0
         ds_store_2addr_stride64_b32 v1, v2, v3 offset1:1
         s_waitcnt lgkmcnt(0)
@@ -167,6 +196,7 @@ def test_lds_two_addresses_strides_and_atomics() -> None:
         ds_load_b32 v4, v5 offset:4
         s_waitcnt lgkmcnt(0)
         global_store_b32 v1, v4, s[6:7]"""
+    )
     got = run(body, [np.zeros(4, np.uint32), np.zeros(LANES, np.uint32)], lds=1024).buffers[1]
     assert (got == 101 + 100 * LANES).all()
 

@@ -60,13 +60,17 @@ def test_missing_wait_for_vector_memory_and_for_scalars() -> None:
 
 
 def test_a_wait_for_all_but_one_covers_the_older_load_only() -> None:
-    two = START + """global_load_b32 v2, v1, s[4:5]
+    two = (
+        START
+        + """global_load_b32 v2, v1, s[4:5]
         global_load_b32 v3, v1, s[4:5]
         s_waitcnt vmcnt(1)
         v_add_nc_u32_e32 v2, v2, v2
         s_waitcnt vmcnt(0)
         v_add_nc_u32_e32 v2, v2, v3
-        """ + STORE
+        """
+        + STORE
+    )
     good, bad = clean_and_faulty(two, ("vmcnt(1)", "vmcnt(2)"))
     assert seen(good)[0] == []
     kinds, _, result = seen(bad)
@@ -85,7 +89,9 @@ def test_uninitialised_register() -> None:
     assert result.reports[0].message == "v9 read before any write"
 
 
-SHARE = START + """v_lshlrev_b32_e32 v3, 1, v0
+SHARE = (
+    START
+    + """v_lshlrev_b32_e32 v3, 1, v0
     ds_store_b32 v1, v3
     s_waitcnt lgkmcnt(0)
     s_barrier
@@ -93,7 +99,9 @@ SHARE = START + """v_lshlrev_b32_e32 v3, 1, v0
     v_xor_b32_e32 v4, 0x80, v1
     ds_load_b32 v2, v4
     s_waitcnt lgkmcnt(0)
-    """ + STORE
+    """
+    + STORE
+)
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", 1, 2])
@@ -122,7 +130,9 @@ def test_lds_load_not_waited_for_before_a_barrier_after_which_another_wave_store
     again = SHARE.replace(STORE, "s_barrier\nds_store_b32 v1, v3\n" + STORE)
     assert seen(program(again, waves=2, lds=256))[0] == []
     bad = again.replace("s_waitcnt lgkmcnt(0)\n    s_barrier\nds_store", "s_barrier\nds_store")
-    bad = bad.replace("ds_store_b32 v1, v3\nglobal", "ds_store_b32 v1, v3\ns_waitcnt lgkmcnt(0)\nglobal")
+    bad = bad.replace(
+        "ds_store_b32 v1, v3\nglobal", "ds_store_b32 v1, v3\ns_waitcnt lgkmcnt(0)\nglobal"
+    )
     kinds, _, result = seen(program(bad, waves=2, lds=256))
     assert kinds == ["unwaited before barrier"] and "loaded it before" in result.reports[0].message
 
@@ -134,7 +144,10 @@ def test_uninitialised_lds() -> None:
 
 
 def test_lanes_of_one_store_that_disagree() -> None:
-    body = START + "v_mov_b32_e32 v5, 0\nds_store_b32 v5, {}\ns_waitcnt lgkmcnt(0)\nds_load_b32 v2, v5\n"
+    body = (
+        START
+        + "v_mov_b32_e32 v5, 0\nds_store_b32 v5, {}\ns_waitcnt lgkmcnt(0)\nds_load_b32 v2, v5\n"
+    )
     body += "s_waitcnt lgkmcnt(0)\n" + STORE
     assert seen(program(body.format("v5"), lds=64))[0] == []
     kinds, _, result = seen(program(body.format("v0"), lds=64))
@@ -145,7 +158,9 @@ def test_lanes_of_one_store_that_disagree() -> None:
     assert seen(program(same.format("v0")))[0] == ["conflicting lanes"]
 
 
-EXCHANGE = START + """global_store_b32 v1, v0, s[6:7]
+EXCHANGE = (
+    START
+    + """global_store_b32 v1, v0, s[6:7]
     s_waitcnt_vscnt null, 0x0
     s_barrier
     buffer_gl0_inv
@@ -153,7 +168,9 @@ EXCHANGE = START + """global_store_b32 v1, v0, s[6:7]
     global_load_b32 v2, v4, s[6:7]
     s_waitcnt vmcnt(0)
     s_barrier
-    """ + STORE
+    """
+    + STORE
+)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +189,18 @@ def test_global_memory_between_waves(fault: tuple[str, str], words: str) -> None
     assert kinds == ["global memory order"] and words in result.reports[0].message
 
 
-MASKED = START + """v_mov_b32_e32 v2, 7
+MASKED = (
+    START
+    + """v_mov_b32_e32 v2, 7
     v_cmp_gt_u32_e32 vcc_lo, 16, v0
     s_and_saveexec_b32 s8, vcc_lo
     s_cbranch_execz .LEND
     v_mov_b32_e32 v2, 9
     .LEND:
     s_or_b32 exec_lo, exec_lo, s8
-    """ + STORE
+    """
+    + STORE
+)
 
 
 def test_exec_not_restored() -> None:
@@ -191,13 +212,17 @@ def test_exec_not_restored() -> None:
 
 
 def test_a_barrier_that_one_wave_never_reaches() -> None:
-    body = START + """v_mov_b32_e32 v2, 1
+    body = (
+        START
+        + """v_mov_b32_e32 v2, 1
         v_readfirstlane_b32 s8, v0
         s_cmp_eq_u32 s8, 0
         s_cbranch_scc1 .LSKIP
         s_barrier
         .LSKIP:
-        """ + STORE
+        """
+        + STORE
+    )
     kinds, _, result = seen(program(body, waves=2))
     assert kinds == ["barrier deadlock"] and result.ran
 

@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.isa.one import fresh, get, mask_bits, put, run
 
 from reefwatch.isa import blocks  # noqa: F401 - declares the instructions
 from reefwatch.isa.emit import TYPES
 from reefwatch.isa.ops import valu_int  # noqa: F401
 from reefwatch.isa.table import TABLE, Row
+from tests.isa.one import fresh, get, mask_bits, put, run
 
 M16, M32, M64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 64) - 1
 
@@ -236,7 +236,9 @@ def test_shifts_of_all_16_bit_values() -> None:
     everything = list(range(65536))
     for by in (0, 1, 7, 15, 16, 31):
         put(st, 8, everything)
-        run(st, f"v_lshlrev_b16 v2, {by}, v8\nv_ashrrev_i16 v3, {by}, v8\nv_mul_lo_u16 v4, v8, {by}")
+        run(
+            st, f"v_lshlrev_b16 v2, {by}, v8\nv_ashrrev_i16 v3, {by}, v8\nv_mul_lo_u16 v4, v8, {by}"
+        )
         assert get(st, 2, 16) == [x << (by & 15) & M16 for x in everything]
         assert get(st, 3, 16) == [signed(x, 16) >> (by & 15) & M16 for x in everything]
         assert get(st, 4, 16) == [x * by & M16 for x in everything]

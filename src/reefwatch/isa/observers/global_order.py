@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reefwatch.isa.observers.base import Observer
 from reefwatch.isa.flow import successors
+from reefwatch.isa.observers.base import Observer
 
 if TYPE_CHECKING:
     from reefwatch.isa.blocks import Block, Translation
