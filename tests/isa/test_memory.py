@@ -240,3 +240,18 @@ def test_arguments_by_value_and_grid() -> None:
         isa.run(text, "gfx1100", (1 << 20, 2), args)
     with pytest.raises(ValueError, match="positive"):
         isa.run(text, "gfx1100", (0,), args)
+
+
+def test_arrays_that_share_memory_share_it_in_the_virtual_gpu() -> None:
+    body = START + """global_load_b32 v2, v1, s[4:5]
+        s_waitcnt vmcnt(0)
+        v_add_nc_u32_e32 v2, 1, v2
+        global_store_b32 v1, v2, s[6:7]"""
+    whole = np.arange(LANES + 4, dtype=np.uint32)
+    same = run(body, [whole[:LANES], whole[:LANES]]).buffers
+    assert same[0].tolist() == same[1].tolist() == list(range(1, LANES + 1))
+    first, second = run(body, [whole[:LANES], whole[4:]]).buffers
+    assert first.tolist() == [0, 1, 2, 3, *range(1, LANES - 3)]
+    assert second.tolist() == list(range(1, LANES + 1)) and whole[0] == 0
+    with pytest.raises(ValueError, match="argument 1 is not contiguous"):
+        run(body, [whole, np.zeros((LANES, 2), np.uint32)[:, 0]])

@@ -53,7 +53,7 @@ _NAMES |= {name: value for name, value in vars(arith).items() if not name.starts
 _NAMES |= {
     name: getattr(runtime, name)
     for name in ("lane_shape", "wide", "memory", "scalar_load", "lds", "pull_lanes", "push_lanes",
-                 "permlane", "write_lane", "multiply_matrices")
+                 "permlane", "write_lane", "trap", "multiply_matrices")
 }  # fmt: skip
 _LISTS = ("U", "I", "F", "S", "SU", "SI", "SF", "X", "act",
           "lW", "hW", "lJ", "hJ", "lH", "hH")  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from reefwatch.isa.blocks import Refusal, translate
 from reefwatch.isa.generations import generation_of
 from reefwatch.isa.machine import Counts, Machine, Stopped
-from reefwatch.isa.memory import Arena
+from reefwatch.isa.memory import BASE, Arena, Region
 from reefwatch.isa.observers import ALL, Observers, Report
 from reefwatch.isa.text import Argument, Program, read_program
 
@@ -75,7 +75,7 @@ def run(
     if translation.refusals:
         return Result(refused=list(translation.refusals))
     shape = _grid(grid)
-    arena, kernarg, regions = _arguments(parsed, args)
+    arena, kernarg, placed = _arguments(parsed, args)
     watching = Observers([ALL[name]() for name in observers])
     fixed = parsed.descriptor.get("group_segment_fixed_size", 0)
     seed = None if schedule == "lockstep" else int(schedule)
@@ -86,10 +86,7 @@ def run(
         machine.run(shape)
     except Stopped as stop:
         stopped = str(stop)
-    buffers = [
-        arena.read(region).view(array.dtype).reshape(array.shape).copy()
-        for region, array in regions
-    ]
+    buffers = [one.read(arena) for one in placed]
     return Result(buffers, list(watching.reports.values()), [], stopped, machine.counts)
 
 
@@ -102,29 +99,81 @@ def _grid(grid: Sequence[int]) -> tuple[int, int, int]:
     return axes[0], axes[1], axes[2]
 
 
-def _arguments(program: Program, args: Sequence[Any]) -> tuple[Arena, int, list[tuple[Any, Any]]]:
-    """Memory with all buffers, the address of the argument block, and region and array of each."""
+def _arguments(program: Program, args: Sequence[Any]) -> tuple[Arena, int, list[_Placed]]:
+    """Memory with all buffers, the address of the argument block, and each array's place."""
     arena = Arena()
-    regions = []
     size = program.descriptor.get("kernarg_size", 0)
     block = bytearray(size)
     places = program.arguments
     if len(args) > len(places):
         raise ValueError(f"{len(args)} arguments for a kernel that takes {len(places)}")
+    placed = _place_arrays(arena, args)
     for at, place in enumerate(places):
-        if at < len(args):
-            raw = args[at]
-            if isinstance(raw, np.ndarray):
-                address = arena.add(f"argument {at}", raw)
-                regions.append((arena.regions[-1], np.ascontiguousarray(raw)))
-                raw = Scalar(address, "Q")
-            data = _scalar_bytes(raw, place, at)
+        if at in placed:
+            data = _scalar_bytes(Scalar(placed[at].address, "Q"), place, at)
+        elif at < len(args):
+            data = _scalar_bytes(args[at], place, at)
         else:
             data = _hidden(arena, place)
         block[place.offset : place.offset + place.size] = data
+    block += bytes(-len(block) % 64)  # a scalar load may be wider than what it needs
     kernarg = arena.add("the argument block", np.frombuffer(bytes(block), np.uint8), read_only=True)
     arena.close()
-    return arena, kernarg, regions
+    return arena, kernarg, list(placed.values())
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An array argument in the arena."""
+
+    region: Region
+    start: int  # byte of the region
+    array: Any
+
+    @property
+    def address(self) -> int:
+        return BASE + self.region.start + self.start
+
+    def read(self, arena: Arena) -> Any:
+        """The array as it is in the arena now."""
+        raw = arena.read(self.region)[self.start : self.start + self.array.nbytes]
+        return raw.view(self.array.dtype).reshape(self.array.shape).copy()
+
+
+def _place_arrays(arena: Arena, args: Sequence[Any]) -> dict[int, _Placed]:
+    """Arrays that share memory share it in the arena too; the others get a buffer each."""
+    spans = []
+    for at, array in enumerate(args):
+        if isinstance(array, np.ndarray):
+            if not array.flags.c_contiguous:
+                raise ValueError(f"argument {at} is not contiguous: give the array that holds it")
+            first = array.__array_interface__["data"][0]
+            spans.append((first, first + array.nbytes, at, array))
+    spans.sort(key=lambda span: span[:3])
+    groups: list[list[tuple[int, int, int, Any]]] = []
+    end = -1
+    for span in spans:
+        if groups and span[0] < end:
+            groups[-1].append(span)
+        else:
+            groups.append([span])
+            end = -1
+        end = max(end, span[1])
+    placed = {at: one for group in groups for at, one in _place_group(arena, group)}
+    return {at: placed[at] for at in sorted(placed)}
+
+
+def _place_group(
+    arena: Arena, group: list[tuple[int, int, int, Any]]
+) -> list[tuple[int, _Placed]]:
+    start, end = group[0][0], max(span[1] for span in group)
+    whole = np.zeros(end - start, np.uint8)
+    for first, _, _, array in group:
+        whole[first - start :][: array.nbytes] = array.reshape(-1).view(np.uint8)
+    name = "argument " + " and ".join(str(span[2]) for span in sorted(group, key=lambda s: s[2]))
+    arena.add(name, whole)
+    region = arena.regions[-1]
+    return [(at, _Placed(region, first - start, array)) for first, _, at, array in group]
 
 
 def _hidden(arena: Arena, place: Argument) -> bytes:

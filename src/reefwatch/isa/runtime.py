@@ -233,6 +233,13 @@ def scalar_load(
             np.copyto(st.S[target + n], value, where=st.act)
 
 
+def trap(st: State, instruction: Instruction) -> None:
+    """Waves that reach a trap."""
+    st.observers.report(
+        st, "trap", instruction, "the program traps", np.flatnonzero(st.act) * st.lanes
+    )
+
+
 # ---- scratch: private bytes of each lane, laid out [word, wave and lane]
 def _scratch(st: State, access: Access) -> None:
     places = None if st.full else st.places()

@@ -217,6 +217,8 @@ def read_program(text: str) -> Program:
                 target = line.split("--")[-1].strip('"').split(":")[0]
             elif line.startswith(".amdgpu_metadata"):
                 break
+            elif line.startswith(".fill") and in_text and _traps_only(slots):
+                slots.clear()  # for firmware that cannot preload arguments; others start after it
         if found := _LABEL.match(line):
             if in_text:
                 labels[found[1]] = len(slots)
@@ -228,6 +230,10 @@ def read_program(text: str) -> Program:
     metadata, arguments = _read_metadata(text)
     name = metadata.get("name", name)
     return Program(name, target, slots, labels, descriptor, metadata, arguments)
+
+
+def _traps_only(slots: list[tuple[Instruction, ...]]) -> bool:
+    return bool(slots) and all(slot[0].mnemonic == "s_trap" for slot in slots)
 
 
 def _read_metadata(text: str) -> tuple[dict[str, str], list[Argument]]:

@@ -79,6 +79,15 @@ def _end(emit: Emitter) -> None:
     emit.effect.kind = "end"
 
 
+@TABLE.special("s_trap")
+def _trap(emit: Emitter) -> None:
+    """An assertion, or a place that is never reached: reported, and the wave ends."""
+    if emit.take().kind != "c":
+        raise Refused("a trap without a number")
+    emit.effect.kind = "end"
+    emit.line(f"trap(st, {emit.constant(emit.instruction)})")
+
+
 @TABLE.special("s_barrier")
 def _barrier(emit: Emitter) -> None:
     emit.effect.kind = "barrier"
