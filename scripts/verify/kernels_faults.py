@@ -1,10 +1,10 @@
 """Seeded faults in machine code: is each one noticed by the result or by an observer?
 
 One mutation operator per kind, over all eligible instructions of the kept programs; sites are drawn
-with a fresh seed (printed). A fault is noticed when the result leaves its bound, the run stops or
+with a fresh seed (printed); of barriers there are few, all are taken. A fault is noticed when the result leaves its bound, the run stops or
 is refused, or an observer reports. Every miss is listed with its line.
 
-Usage: python scripts/verify/kernels_faults.py [--sites N] [--seed S] [--target gfx1100]
+Usage: python scripts/verify/kernels_faults.py [--sites N] [--seed S] [--target T] [--kind K]
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def compare(line: str, rng: random.Random) -> str:
     found = re.search(r"v_cmpx?_([a-z]+)_", line)
     if not found or found[1] not in turned:
         return line
-    return line[: found.start(1)] + turned[found[1]] + line[found.end(1) :]
+    new = "neq" if found[1] == "eq" and re.search(r"_eq_f\d", line) else turned[found[1]]
+    return line[: found.start(1)] + new + line[found.end(1) :]
 
 
 def lane_step(line: str, rng: random.Random) -> str:
@@ -148,10 +149,11 @@ def noticed(path: Path, text: str) -> str:
     return " + ".join(way for way, hit in ways.items() if hit)
 
 
-def draw(target: str, count: int, rng: random.Random) -> list[tuple[str, Path, int]]:
-    """Sites, as evenly over kinds as there are sites, all of the rare kinds."""
+def draw(target: str, count: int, rng: random.Random, only: str) -> list[tuple[str, Path, int]]:
+    """Every barrier, and sites of the other kinds as evenly as there are sites."""
     pools = {kind: rng.sample(all_, len(all_)) for kind, all_ in sites(target).items()}
-    chosen: list[tuple[str, Path, int]] = []
+    pools = {kind: pool for kind, pool in pools.items() if not only or kind == only}
+    chosen = [("delete a barrier", *site) for site in pools.pop("delete a barrier", [])]
     while len(chosen) < count and any(pools.values()):
         for kind, pool in pools.items():
             if pool and len(chosen) < count:
@@ -164,9 +166,10 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=480)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--target", default="gfx1100")
+    parser.add_argument("--kind", default="", help="one kind of fault only")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    chosen = draw(options.target, options.sites, rng)
+    chosen = draw(options.target, options.sites, rng, options.kind)
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     missed = []
     for number, (kind, path, at) in enumerate(chosen, 1):

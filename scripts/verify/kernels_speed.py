@@ -1,8 +1,8 @@
 """Speed of the virtual GPU, paired with Triton's interpreter on the survey kernels.
 
 Needs the `triton` wheel and torch (CPU). Each kernel runs on the same arguments both ways, best of
-several, after one run of each that warms up (compiling and translating included). Times are of the
-processor, not of the clock, so that other work on the machine does not enter; all of it is one thread.
+several, after one run of each that warms up (compiling and translating included). Times are of
+the processor, not of the clock: other work on the machine does not enter, and all is one thread.
 
 Usage: python scripts/verify/kernels_speed.py [--rounds 5]
 """

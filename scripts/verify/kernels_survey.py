@@ -57,7 +57,9 @@ def main() -> int:
     options = parser.parse_args()
     warps = [int(n) for n in options.warps.split(",")]
     print(f"Survey set of {len(cases.CASES)} kernels, Triton {triton.__version__}.\n")
-    print("| target | warps | held | not checked | false report | wrong |\n|---|---|---|---|---|---|")
+    print(
+        "| target | warps | held | not checked | false report | wrong |\n|---|---|---|---|---|---|"
+    )
     total: Counter[str] = Counter()
     notes = []
     for target in options.targets.split(","):

@@ -27,6 +27,10 @@ def limited(value, low: int, high: int) -> int:
     return max(low, min(high, value if isinstance(value, float) else math.trunc(value)))
 
 
+def below(value):
+    return value if isinstance(value, float | str) else math.floor(value)
+
+
 def toward_zero_f16(bits: int) -> int | str:
     value = unpack(bits, 32)
     if value == 0:
@@ -77,7 +81,7 @@ CASES: dict[str, tuple[int, bool, int, bool, Callable]] = {
     "v_cvt_f32_ubyte3": (32, False, 32, True, lambda a: pack(a >> 24, 32)),
     "v_cvt_floor_i32_f32": (
         32, True, 32, False,
-        lambda a: limited(u if isinstance(u := unpack(a, 32), float | str) else math.floor(u), *I32),
+        lambda a: limited(below(unpack(a, 32)), *I32),
     ),
     "v_cvt_pk_rtz_f16_f32": (
         32, True, 32, False, lambda a, b: pair(toward_zero_f16(a), toward_zero_f16(b)),

@@ -24,8 +24,8 @@ def f32(text: str, *columns) -> np.ndarray:
 
 
 def test_products_where_zero_wins() -> None:
-    assert f32("v_mul_dx9_zero_f32_e32 v2, v8, v10", VALUES, 0 * VALUES[:1].repeat(12)).tolist() == [
-        0.0] * 12  # fmt: skip
+    zeros = np.zeros(12, np.float32)
+    assert f32("v_mul_dx9_zero_f32_e32 v2, v8, v10", VALUES, zeros).tolist() == [0.0] * 12
 
 
 def test_middle_of_three() -> None:

@@ -44,7 +44,7 @@ ALL = "row_mask:0xf bank_mask:0xf"
         (f"row_share:5 {ALL}", [n // 16 * 16 + 5 for n in LANES]),
         (f"row_xmask:6 {ALL}", [n ^ 6 for n in LANES]),
         ("row_xmask:1 row_mask:0x1 bank_mask:0xf", [n ^ 1 if n < 16 else None for n in LANES]),
-        ("row_xmask:1 row_mask:0xf bank_mask:0x5", [n ^ 1 if n // 4 % 2 == 0 else None for n in LANES]),
+        ("row_xmask:1 row_mask:0xf bank_mask:0x5", [None if n & 4 else n ^ 1 for n in LANES]),
         ("dpp8:[7,6,5,4,3,2,1,0]", [n ^ 7 for n in LANES]),
     ],
 )  # fmt: skip

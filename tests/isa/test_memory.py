@@ -243,10 +243,13 @@ def test_arguments_by_value_and_grid() -> None:
 
 
 def test_arrays_that_share_memory_share_it_in_the_virtual_gpu() -> None:
-    body = START + """global_load_b32 v2, v1, s[4:5]
+    body = (
+        START
+        + """global_load_b32 v2, v1, s[4:5]
         s_waitcnt vmcnt(0)
         v_add_nc_u32_e32 v2, 1, v2
         global_store_b32 v1, v2, s[6:7]"""
+    )
     whole = np.arange(LANES + 4, dtype=np.uint32)
     same = run(body, [whole[:LANES], whole[:LANES]]).buffers
     assert same[0].tolist() == same[1].tolist() == list(range(1, LANES + 1))

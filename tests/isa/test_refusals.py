@@ -82,6 +82,15 @@ def test_floating_point_modes_that_are_not_modelled() -> None:
         ".amdhsa_float_denorm_mode_32", ".amdhsa_float_round_mode_32"}  # fmt: skip
 
 
+def test_branches_to_nowhere_and_a_program_without_end() -> None:
+    found = refused("s_branch .LNOWHERE\ns_nop 0")
+    assert [r.reason for r in found] == ["a branch to .LNOWHERE, where no code is"]
+    text = program("s_nop 0", pointers=0).replace("s_endpgm", "s_nop 1")
+    for schedule in ("lockstep", 1):
+        result = isa.run(text, "gfx1100", (1,), [], schedule=schedule)
+        assert result.stopped == "the program runs past its end"
+
+
 def test_unknown_targets_and_the_known_ones() -> None:
     with pytest.raises(isa.UnknownTarget, match="gfx1030 is not a modelled target"):
         isa.run(program("s_nop 0", pointers=0), "gfx1030", (1,), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable
 
@@ -116,13 +117,17 @@ REFERENCE |= {
     "s_bitcmp0_b64": lambda a, b, bits: (0, not a >> (b & 63) & 1),
     "s_bitcmp1_b64": lambda a, b, bits: (0, bool(a >> (b & 63) & 1)),
 }
-for _name, _ask in {"eq": "==", "lg": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}.items():
-    for _kind in ("i32", "u32", "u64"):
-        REFERENCE[f"s_cmp_{_name}_{_kind}"] = (
-            lambda a, b, bits, ask=_ask, kind=_kind: (
-                0, eval(f"{signed(a) if kind == 'i32' else a} {ask} {signed(b) if kind == 'i32' else b}"),
-            )
-        )  # fmt: skip
+COMPARE = {"eq": operator.eq, "lg": operator.ne, "gt": operator.gt, "ge": operator.ge,
+           "lt": operator.lt, "le": operator.le}  # fmt: skip
+REFERENCE |= {
+    f"s_cmp_{name}_{kind}": lambda a, b, bits, ask=ask: (0, ask(a, b))
+    for name, ask in COMPARE.items()
+    for kind in ("u32", "u64")
+}
+REFERENCE |= {
+    f"s_cmp_{name}_i32": lambda a, b, bits, ask=ask: (0, ask(signed(a), signed(b)))
+    for name, ask in COMPARE.items()
+}
 
 
 def scalars(st, first: int, values: list[int], width: int) -> None:

@@ -120,7 +120,20 @@ class Translation:
             out.append(emitter.effects)
         self.approximate = emitter.approximate
         self.refusals += self._modes()
+        self.refusals += self._lost_branches(out)
         return out
+
+    def _lost_branches(self, effects: list[list[Effect]]) -> list[Refusal]:
+        """Branches to a label that is not in the text, or at its very end."""
+        labels, count = self.program.labels, len(self.program.slots)
+        lost = []
+        for effect in (effect for slot in effects for effect in slot if effect.kind == "branch"):
+            label = effect.facts["label"]
+            if labels.get(label, count) >= count:
+                made = effect.instruction
+                reason = f"a branch to {label}, where no code is"
+                lost.append(Refusal(made.mnemonic, reason, made.line, made.text))
+        return lost
 
     def _modes(self) -> list[Refusal]:
         """Floating-point modes of the descriptor that are not modelled."""

@@ -163,9 +163,7 @@ def _place_arrays(arena: Arena, args: Sequence[Any]) -> dict[int, _Placed]:
     return {at: placed[at] for at in sorted(placed)}
 
 
-def _place_group(
-    arena: Arena, group: list[tuple[int, int, int, Any]]
-) -> list[tuple[int, _Placed]]:
+def _place_group(arena: Arena, group: list[tuple[int, int, int, Any]]) -> list[tuple[int, _Placed]]:
     start, end = group[0][0], max(span[1] for span in group)
     whole = np.zeros(end - start, np.uint8)
     for first, _, _, array in group:

@@ -141,6 +141,8 @@ class Machine:
         blocks = self.translation.blocks
         at = 0  # the block of all waves, while they are together
         while True:
+            if at >= len(blocks):
+                raise Stopped("the program runs past its end")
             block = blocks[at]
             self._run_block(st, block, st.waves)
             if block.kind == "end":
@@ -210,6 +212,10 @@ class Machine:
         self, st: State, block: Block, active: Any, at: Any, waiting: Any, signals: Any
     ) -> None:
         """Some waves run one block."""
+        if block.kind != "end" and block.index + 1 >= len(self.translation.blocks):
+            last = block.kind == "branch" and block.when == "branch"
+            if not last:
+                raise Stopped("the program runs past its end")
         st.act, st.all_act = active, bool(active.all())
         st.masks_changed()
         self._run_block(st, block, int(active.sum()))
