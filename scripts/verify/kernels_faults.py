@@ -1,8 +1,9 @@
 """Seeded faults in machine code: is each one noticed by the result or by an observer?
 
-One mutation operator per kind, over all eligible instructions of the kept programs; sites are drawn
-with a fresh seed (printed); of barriers there are few, all are taken. A fault is noticed when the result leaves its bound, the run stops or
-is refused, or an observer reports. Every miss is listed with its line.
+One mutation operator per kind, over all eligible instructions of the kept programs; sites are
+drawn with a fresh seed (printed); of barriers there are few, all are taken. A fault is noticed when
+the result leaves its bound, the run stops or is refused, an observer reports, or the scan finds
+what it does not find in the unharmed program. Every miss is listed with its line.
 
 Usage: python scripts/verify/kernels_faults.py [--sites N] [--seed S] [--target T] [--kind K]
 """
