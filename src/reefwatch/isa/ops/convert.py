@@ -1,0 +1,36 @@
+"""Conversions between number formats."""
+
+from reefwatch.isa.table import TABLE
+
+TABLE.lanes("""
+v_cvt_f32_i32      | f32 | i32     | a.astype(f32)
+v_cvt_f32_u32      | f32 | u32     | a.astype(f32)
+v_cvt_i32_f32      | i32 | f32     | to_int(a, -2**31, 2**31 - 1, i32)
+v_cvt_u32_f32      | u32 | f32     | to_int(a, 0, 2**32 - 1, u32)
+v_cvt_nearest_i32_f32 | i32 | f32  | to_int(floor(a.astype(f64) + 0.5), -2**31, 2**31 - 1, i32)
+v_cvt_floor_i32_f32 | i32 | f32    | to_int(floor(a), -2**31, 2**31 - 1, i32)
+v_cvt_f32_f16      | f32 | f16     | a.astype(f32)
+v_cvt_f16_f32      | f16 | f32     | a.astype(f16)
+v_cvt_f16_i16      | f16 | i16     | a.astype(f16)
+v_cvt_f16_u16      | f16 | u16     | a.astype(f16)
+v_cvt_i16_f16      | i16 | f16     | to_int(a, -2**15, 2**15 - 1, i16)
+v_cvt_u16_f16      | u16 | f16     | to_int(a, 0, 2**16 - 1, u16)
+v_cvt_i32_i16      | i32 | i16     | a.astype(i32)
+v_cvt_u32_u16      | u32 | u16     | a.astype(u32)
+v_cvt_f64_f32      | f64 | f32     | a.astype(f64)
+v_cvt_f32_f64      | f32 | f64     | a.astype(f32)
+v_cvt_f64_i32      | f64 | i32     | a.astype(f64)
+v_cvt_f64_u32      | f64 | u32     | a.astype(f64)
+v_cvt_i32_f64      | i32 | f64     | to_int(a, -2**31, 2**31 - 1, i32)
+v_cvt_u32_f64      | u32 | f64     | to_int(a, 0, 2**32 - 1, u32)
+v_cvt_f32_ubyte0   | f32 | u32     | (a & u32(255)).astype(f32)
+v_cvt_f32_ubyte1   | f32 | u32     | ((a >> u32(8)) & u32(255)).astype(f32)
+v_cvt_f32_ubyte2   | f32 | u32     | ((a >> u32(16)) & u32(255)).astype(f32)
+v_cvt_f32_ubyte3   | f32 | u32     | (a >> u32(24)).astype(f32)
+v_cvt_pk_rtz_f16_f32 | u32 | f32 f32 | pack16(f16_toward_zero(a), f16_toward_zero(b))
+v_cvt_pk_norm_i16_f32 | u32 | f32 f32 | pack16(normalised(a, 32767, i16), normalised(b, 32767, i16))
+v_cvt_pk_norm_u16_f32 | u32 | f32 f32 | pack16(normalised(a, 65535, u16), normalised(b, 65535, u16))
+v_cvt_pk_u16_u32   | u32 | u32 u32 | pack16(minimum(a, 65535).astype(u16), minimum(b, 65535).astype(u16))
+v_cvt_pk_i16_i32   | u32 | i32 i32 | pack16(saturate(a, -32768, 32767, i16), saturate(b, -32768, 32767, i16))
+v_cvt_pk_bf16_f32  | u32 | f32 f32 | pack16(f32_to_bf16(a), f32_to_bf16(b))
+""")  # noqa: E501
