@@ -53,7 +53,9 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     at_work = [*of_the_work(records), *absent(records)]
-    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work])
+    outcomes, unclaimed = engine.judge(
+        [_explained(record) for record in at_work], _bearing(records)
+    )
     found = [finding for outcome in outcomes for finding in outcome.findings]
     inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
@@ -65,6 +67,22 @@ def judged(
         tuple(dict.fromkeys((*_of_records(records), *unheeded, *remarks))),
         facts or {},
     )
+
+
+def _bearing(records: Sequence[Record]) -> list[Any]:
+    """The checks that may speak of these records: of the machine only when it was looked at."""
+    from reefwatch.judge import engine
+
+    known = {name for record in records for name in record.facts}
+    return [
+        check
+        for check in engine.load()
+        if check.contract != "machine" or known & {*check.needs, *_names(check.when)}
+    ]
+
+
+def _names(conditions: Iterable[str]) -> Iterable[str]:
+    return (condition.partition("=")[0] for condition in conditions)
 
 
 def write_baseline(report: Report, path: Path, reason: str) -> int:

@@ -96,7 +96,7 @@ class _Kept:
 
 
 def prefix(raw: bytes, wanted: int) -> bytes:
-    """The first `wanted` bytes of what `raw`, or the start of it, decompresses to; fewer if it ends.
+    """The first `wanted` bytes of what `raw` (or its start) decompresses to; fewer if it ends.
 
     Raises Malformed.
     """
@@ -276,9 +276,7 @@ def _literals(body: bytes, kept: _Kept, wanted: int) -> tuple[bytes, int, int]:
     return literals, total, end
 
 
-def _decode(
-    raw: bytes, total: int, tree: tuple[int, list[tuple[int, int]]], wanted: int
-) -> bytes:
+def _decode(raw: bytes, total: int, tree: tuple[int, list[tuple[int, int]]], wanted: int) -> bytes:
     depth, table = tree
     bits = _Stream(raw)
     mask = (1 << depth) - 1

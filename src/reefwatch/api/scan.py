@@ -1,0 +1,58 @@
+"""`reefwatch doctor --scan`: which GPU code is in a file, a wheel or a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reefwatch.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from reefwatch.core.record import Record
+    from reefwatch.core.report import Report
+
+CODES = ("MACH101", "MACH102", "MACH103", "MACH104")
+
+
+def scan(
+    path: str | os.PathLike[str],
+    gpus: Sequence[str] = (),
+    *,
+    host: Any = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Report:
+    """Judge the GPU code in `path` against `gpus` (`gfx1100`; default: those of this machine).
+
+    `report.records[0]` holds the facts `codes.*` and one event per file. Raises UsageError.
+    """
+    from reefwatch.api import judging, selected
+    from reefwatch.api.settings import Settings
+
+    record = gathered(path, gpus, host=host, progress=progress)
+    silences = judging.silences(Settings.of(), Path.cwd())
+    return selected.judged("doctor", record, CODES, {"scanned": os.fspath(path)}, silences=silences)
+
+
+def gathered(
+    path: str | os.PathLike[str],
+    gpus: Sequence[str] = (),
+    *,
+    host: Any = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Record:
+    """The record of a scan, for a verb that judges it among other things. Raises UsageError."""
+    from reefwatch.gather.host import LiveHost
+    from reefwatch.gather.machine.code_objects import facts
+    from reefwatch.gather.machine.code_objects import scan as eyes
+
+    try:
+        against = facts.given(gpus) if gpus else facts.present(host or LiveHost())
+    except ValueError as error:
+        raise UsageError(f"--gpu: {error}") from None
+    try:
+        found = eyes.scan(os.fspath(path), progress)
+    except OSError as error:
+        raise UsageError(f"--scan {os.fspath(path)}: {error.strerror or error}") from None
+    return facts.record(found, against)
