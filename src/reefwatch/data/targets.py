@@ -113,7 +113,7 @@ def asked(text: str) -> str | None:
 
 def named(text: str) -> str | None:
     """The target in a file's name: `gfx90a` of `gfx90a68.db.txt`, where 68 are compute units."""
-    found = re.search(r"gfx[0-9][0-9a-fx-]*", text)
+    found = re.search(r"gfx[0-9][0-9a-z-]*", text)
     if found is None:
         return None
     for name in (*GENERIC, *NAMES):

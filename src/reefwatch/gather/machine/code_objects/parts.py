@@ -75,6 +75,8 @@ def parts(window: Window, sure: bool) -> Iterator[Part]:
             yield part
         window.skip(max(1, size))
         first = False
+        if found[0].startswith(b"CCOB\x01"):
+            sure = False  # its length is not told: what follows may be its own packed bytes
 
 
 def _bundle(window: Window) -> tuple[Part | None, int]:
