@@ -165,7 +165,7 @@ def _system_row(wishes: Wishes, release: Table, sure: str) -> Row:
     return Row(
         "system",
         wishes.os,
-        f"AMD does not list it for ROCm {release['version']}: the wheels need a recent glibc and an "
+        f"AMD does not list it for ROCm {release['version']}: they need a recent glibc and an "
         "amdgpu driver, which it may have",
         source,
         "unverified",
@@ -233,6 +233,8 @@ def _pins(build: Build, wishes: Wishes, how: str) -> tuple[list[Pin], list[Row]]
     pins = [Pin("torch", build.torch + build.tag, True, extras)]
     rows = []
     for name, version in (("torchvision", build.vision), ("torchaudio", build.audio)):
+        if name in wishes.without:
+            continue
         if version:
             own = extras if name == "torchvision" else ()
             pins.append(Pin(name, version + build.tag, True, own))

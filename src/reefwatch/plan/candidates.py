@@ -75,7 +75,7 @@ def _upstream(table: Table, row: Table, index: str, confidence: str) -> Build:
         index=_UPSTREAM + index,
         vision="" if "unknown" in vision else vision,
         audio=row["torchaudio"],
-        python=tuple(text for text in row["python"] if re.fullmatch(r"3\.\d+", text)),
+        python=_pythons(row),
         python_sure=said,
         confidence=said,
         source=f"{table['sources']['pairs']}; {row['note']}".rstrip("; "),
@@ -86,14 +86,19 @@ def _upstream(table: Table, row: Table, index: str, confidence: str) -> Build:
     )
 
 
+def _pythons(row: Table | None) -> tuple[str, ...]:
+    return tuple(t for t in (row or {}).get("python", ()) if re.fullmatch(r"3\.\d+", t))
+
+
 def _amd(table: Table, row: Table) -> Build:
-    known = tuple(text for text in row["python"] if re.fullmatch(r"3\.\d+", text))
+    known = _pythons(row)
     page = (
         "install page" in row["source"]
         or row["source"] == "same page"
         or "same page" in row["source"]
     )
     plain = next((one for one in table["torch"] if one["version"] == row["torch"]), None)
+    listed = len(known) > 1  # "3.12 seen" is no list: that of the same upstream release is taken
     return Build(
         channel="amd",
         torch=row["torch"],
@@ -101,8 +106,8 @@ def _amd(table: Table, row: Table) -> Build:
         index=row["index"],
         vision="" if "unknown" in row["torchvision"] else row["torchvision"],
         audio="" if "unknown" in row["torchaudio"] else row["torchaudio"],
-        python=known,
-        python_sure="sourced" if known else "unknown",
+        python=known if listed else _pythons(plain),
+        python_sure="sourced" if listed else "inferred",
         confidence="sourced" if page else "unverified",
         source=row["source"]
         if "same page" not in row["source"]

@@ -151,7 +151,7 @@ def _bitsandbytes(ground: Ground, row: Table) -> Conflict | None:
         have = ", ".join(sorted(wheels, key=number))
         return Conflict(
             "library",
-            f"bitsandbytes has no library for ROCm {ground.rocm}: its wheel carries them for {have}",
+            f"bitsandbytes has no library for ROCm {ground.rocm}: its wheel has those for {have}",
         )
     if not any(targets.runs_on(name, ground.gfx) for name in one["archs"]):
         return Conflict(

@@ -33,7 +33,8 @@ def solve(wishes: Wishes, torch: Table, libs: Table, asof: str) -> Plan | Confli
         pythons = ", ".join(sure[0]["python"])
         return Conflict(
             "python",
-            f"Python {wishes.python} has no wheel of torch {sure[0]['version']}; there are {pythons}",
+            f"Python {wishes.python} has no wheel of torch {sure[0]['version']}; "
+            f"there are {pythons}",
         )
     first: Conflict | None = None
     for row in fitting:
@@ -86,6 +87,8 @@ def _assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conf
             ),
         ]
     for name, number_ in (("torchvision", row["torchvision"]), ("torchaudio", row["torchaudio"])):
+        if name in wishes.without:
+            continue
         if number_ and "unknown" not in number_:
             pins.append(Pin(name, number_ + tag, True))
             rows.append(Row(name, number_ + tag, "of the same set", source, row["confidence"]))

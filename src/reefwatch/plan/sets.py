@@ -27,6 +27,8 @@ class Wishes:
     channel: str = ""
     """upstream or amd"""
     libraries: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """torchvision or torchaudio"""
     source: str = ""
     """An index to take torch from in place of the table's; `pip` for whatever pip is set up to."""
 

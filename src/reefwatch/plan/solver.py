@@ -65,10 +65,12 @@ def _weaker(wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
             "without the libraries, with another torch and ROCm",
             replace(wishes, libraries=(), torch="", rocm="", channel=""),
         )
-    yield (
-        "on the CPU",
-        replace(wishes, vendor="cpu", gpu="cpu", gfx="", rocm="", channel="", libraries=()),
-    )
+    linux = "" if wishes.os and systems.read(wishes.os) is None else wishes.os
+    if linux != wishes.os:
+        yield "on Ubuntu 24.04", replace(wishes, os="ubuntu-24.04")
+    cpu = replace(wishes, vendor="cpu", gpu="cpu", gfx="", rocm="", channel="", libraries=())
+    yield "on the CPU", replace(cpu, os=linux)
+    yield "on the CPU with another torch and Python", replace(cpu, os=linux, torch="", python="")
 
 
 def _solve(wishes: Wishes, tables: Tables) -> Plan | Conflict:

@@ -27,7 +27,11 @@ VERBS = (
     Verb("report", "judge recorded runs again and show the report", _COMMANDS + "report"),
     Verb("explain", "what a check looks at, why, and how to fix it", _COMMANDS + "explain"),
     Verb("doctor", "look over this machine: cards, driver, wheels, known-bad combinations"),
-    Verb("plan", "one consistent set of driver, ROCm, torch and libraries for a card"),
+    Verb(
+        "plan",
+        "one consistent set of driver, ROCm, torch and libraries for a card",
+        _COMMANDS + "plan",
+    ),
     Verb("lock", "freeze what computes here; name each drift from it"),
     Verb("precision", "did low precision pay: speed and memory had against possible"),
     Verb("trace", "audit a profiler trace taken anywhere; classify kernel names"),
