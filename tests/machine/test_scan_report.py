@@ -34,11 +34,11 @@ def verdicts(report: Report) -> dict[str, Verdict]:
 
 def test_held_and_broken(folder):
     report = scan(folder / "hip", ["gfx1100"])
-    assert verdicts(report) == {"MACH101": Verdict.HELD}
-    assert report.unclaimed["MACH102"] == "no CUDA code in 1 files looked into"
+    assert verdicts(report) == {"MACH201": Verdict.HELD}
+    assert report.unclaimed["MACH202"] == "no CUDA code in 1 files looked into"
     assert exit_code(report, ExitPolicy()) == 0
     report = scan(folder, ["gfx1101"])
-    assert verdicts(report) == {"MACH101": Verdict.BROKEN, "MACH102": Verdict.BROKEN}
+    assert verdicts(report) == {"MACH201": Verdict.BROKEN, "MACH202": Verdict.BROKEN}
     missing, cuda = (outcome.findings[0] for outcome in report.outcomes)
     assert missing.message == "hip/a.so carries code for gfx90a, gfx1100 and none for gfx1101"
     assert "HSA_OVERRIDE_GFX_VERSION=11.0.0" in missing.fix
@@ -60,13 +60,13 @@ def test_the_gpus_of_the_machine_are_taken(folder, tmp_path):
         (node / str(number) / "properties").write_text(text)
     report = scan(folder / "hip", host=ReplayedHost(tmp_path / "m"))
     assert report.records[0].fact("codes.gpus").value == ["gfx1100"]  # type: ignore[union-attr]
-    assert verdicts(report)["MACH101"] is Verdict.HELD
+    assert verdicts(report)["MACH201"] is Verdict.HELD
 
 
 def test_what_cannot_be_read_proves_nothing(folder):
     (folder / "hip/c.so").write_bytes(b"\x7fELF" + bytes(100))
     report = scan(folder / "hip", ["gfx1100"])
-    assert verdicts(report) == {"MACH101": Verdict.UNPROVEN}
+    assert verdicts(report) == {"MACH201": Verdict.UNPROVEN}
     assert "c.so" in report.outcomes[0].reason
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reefwatch.core.record import Record
     from reefwatch.core.report import Report
 
-CODES = ("MACH101", "MACH102", "MACH103", "MACH104")
+CODES = ("MACH201", "MACH202", "MACH203", "MACH204")
 
 
 def scan(

@@ -1,4 +1,4 @@
-"""MACH104: tuned kernels for the cards that are there."""
+"""MACH204: tuned kernels for the cards that are there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _case(*names: str, absence: str = "speed") -> Case:
 
 
 @check(
-    "MACH104",
+    "MACH204",
     Severity.NOTE,
     when=("codes.databases",),
     needs=("codes.gpus",),

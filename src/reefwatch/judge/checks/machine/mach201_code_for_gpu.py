@@ -1,4 +1,4 @@
-"""MACH101: GPU code for the cards that are there."""
+"""MACH201: GPU code for the cards that are there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _doubt(case: Case) -> str:
 
 
 @check(
-    "MACH101",
+    "MACH201",
     Severity.ERROR,
     when=("codes.amd",),
     needs=("codes.gpus", "codes.scan"),

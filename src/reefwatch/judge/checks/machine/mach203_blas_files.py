@@ -1,4 +1,4 @@
-"""MACH103: rocBLAS kernels for the cards that are there."""
+"""MACH203: rocBLAS kernels for the cards that are there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _case(*names: str, library: str = "rocBLAS", absence: str = "works") -> Case
 
 
 @check(
-    "MACH103",
+    "MACH203",
     Severity.ERROR,
     when=("codes.databases",),
     needs=("codes.gpus",),

@@ -1,4 +1,4 @@
-"""MACH102: packages that carry CUDA code only."""
+"""MACH202: packages that carry CUDA code only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _case(*rows: tuple[str, str, str]) -> Case:
 
 
 @check(
-    "MACH102",
+    "MACH202",
     Severity.ERROR,
     when=("codes.nvidia",),
     needs=("codes.gpus", "codes.scan"),
