@@ -22,8 +22,7 @@ def silences(settings: Settings, cwd: Path) -> tuple[Any, ...]:
     from reefwatch.judge import engine
     from reefwatch.store import silences as stored
 
-    codes = {check.code for check in engine.load()}
-    return tuple(stored.load(cwd, settings.config, settings.baseline, codes))
+    return tuple(stored.load(cwd, settings.config, settings.baseline, set(engine.codes())))
 
 
 def pages() -> dict[str, str]:
@@ -40,8 +39,13 @@ def judged(
     silenced: Sequence[Any] = (),
     failures: Mapping[str, str] | None = None,
     facts: Mapping[str, Any] | None = None,
+    selected: Sequence[Any] | None = None,
 ) -> Report:
-    """The report over the records of all ranks. A `claim` overrides what they say of themselves."""
+    """The report over the records of all ranks. A `claim` overrides what they say of themselves.
+
+    The `selected` checks judge. Without, those of the machine judge only a record that holds an
+    inventory: a run makes no claim about the machine.
+    """
     from datetime import date
 
     from reefwatch.judge import engine, silence
@@ -53,11 +57,11 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     at_work = [*of_the_work(records), *absent(records)]
-    outcomes, unclaimed = engine.judge(
-        [_explained(record) for record in at_work], _bearing(records)
-    )
+    if selected is None:
+        selected = [check for check in engine.load() if _applies(check, records)]
+    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work], selected)
     found = [finding for outcome in outcomes for finding in outcome.findings]
-    inline, unheeded = stored.inline(found, {check.code for check in engine.load()})
+    inline, unheeded = stored.inline(found, set(engine.codes()))
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
     return Report(
         command,
@@ -69,20 +73,10 @@ def judged(
     )
 
 
-def _bearing(records: Sequence[Record]) -> list[Any]:
-    """The checks that may speak of these records: of the machine only when it was looked at."""
-    from reefwatch.judge import engine
-
-    known = {name for record in records for name in record.facts}
-    return [
-        check
-        for check in engine.load()
-        if check.contract != "machine" or known & {*check.needs, *_names(check.when)}
-    ]
-
-
-def _names(conditions: Iterable[str]) -> Iterable[str]:
-    return (condition.partition("=")[0] for condition in conditions)
+def _applies(check: Any, records: Sequence[Record]) -> bool:
+    return check.contract != "machine" or any(
+        name.startswith("machine.") for record in records for name in record.facts
+    )
 
 
 def write_baseline(report: Report, path: Path, reason: str) -> int:

@@ -22,17 +22,23 @@ def scan(
     *,
     host: Any = None,
     progress: Callable[[str, int, int], None] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Judge the GPU code in `path` against `gpus` (`gfx1100`; default: those of this machine).
 
     `report.records[0]` holds the facts `codes.*` and one event per file. Raises UsageError.
     """
-    from reefwatch.api import judging, selected
+    from reefwatch.api import judging
     from reefwatch.api.settings import Settings
+    from reefwatch.judge import engine
 
     record = gathered(path, gpus, host=host, progress=progress)
-    silences = judging.silences(Settings.of(), Path.cwd())
-    return selected.judged("doctor", record, CODES, {"scanned": os.fspath(path)}, silences=silences)
+    settings = Settings.of(None, config=config, baseline=baseline)
+    silences = judging.silences(settings, Path.cwd())
+    checks = [check for check in engine.load("machine") if check.code in CODES]
+    facts = {"scanned": os.fspath(path)}
+    return judging.judged("doctor", [record], None, silences, facts=facts, selected=checks)
 
 
 def gathered(

@@ -17,10 +17,14 @@ from reefwatch.judge import checks
 _WORST_FIRST = (Verdict.BROKEN, Verdict.ERRORED, Verdict.UNPROVEN, Verdict.HELD)
 
 
-def load() -> tuple[Check, ...]:
-    """Every check in `judge/checks`, by code. Raises MalformedCheck when a code is used twice."""
+def load(contract: str = "") -> tuple[Check, ...]:
+    """Every check in `judge/checks`, or those of one contract, by code.
+
+    Raises MalformedCheck when a code is used twice.
+    """
     found: dict[str, tuple[Check, str]] = {}
-    for folder in pkgutil.walk_packages(checks.__path__, checks.__name__ + "."):
+    home = importlib.import_module(f"{checks.__name__}.{contract}") if contract else checks
+    for folder in pkgutil.walk_packages(home.__path__, home.__name__ + "."):
         module = importlib.import_module(folder.name)
         for value in vars(module).values():
             if not isinstance(value, Check):
@@ -31,6 +35,13 @@ def load() -> tuple[Check, ...]:
                 )
             found[value.code] = (value, folder.name)
     return tuple(found[code][0] for code in sorted(found))
+
+
+def codes() -> frozenset[str]:
+    """The code of every check, by the names of their files: nothing of them is loaded."""
+    folders = pkgutil.walk_packages(checks.__path__, checks.__name__ + ".")
+    names = (folder.name.rpartition(".")[2] for folder in folders if not folder.ispkg)
+    return frozenset(name.partition("_")[0].upper() for name in names)
 
 
 def judge_rank(check: Check, record: Record) -> Outcome | str:

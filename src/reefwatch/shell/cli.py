@@ -26,7 +26,7 @@ VERBS = (
     Verb("run", "run a script or module under watch, and judge it at its end", _COMMANDS + "run"),
     Verb("report", "judge recorded runs again and show the report", _COMMANDS + "report"),
     Verb("explain", "what a check looks at, why, and how to fix it", _COMMANDS + "explain"),
-    Verb("doctor", "look over this machine: cards, driver, wheels, known-bad combinations"),
+    Verb("doctor", "look over this machine: cards, driver, wheels", _COMMANDS + "doctor"),
     Verb(
         "plan",
         "one consistent set of driver, ROCm, torch and libraries for a card",

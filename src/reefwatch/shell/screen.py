@@ -74,10 +74,10 @@ def text(report: Report, stream: TextIO | None) -> str:
 
     color = is_terminal(stream) and not os.environ.get("NO_COLOR")
     width = min(get_terminal_size((100, 24)).columns, 120)
-    return str(as_text.render(report, color=color, width=width, ascii=not _has_marks(stream)))
+    return str(as_text.render(report, color=color, width=width, ascii=not has_marks(stream)))
 
 
-def _has_marks(stream: TextIO | None) -> bool:
+def has_marks(stream: TextIO | None) -> bool:
     """True when the stream's encoding can write more than ASCII."""
     try:
         "✓·".encode(getattr(stream, "encoding", None) or "ascii")

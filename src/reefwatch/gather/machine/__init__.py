@@ -1,1 +1,1 @@
-"""What is there: the machine, its libraries, and the code that they carry for a GPU."""
+"""What this machine is: cards, driver, device nodes, variables, wheels. No ROCm tool, no torch."""

@@ -1,1 +1,1 @@
-"""Checks of the machine contract."""
+"""Checks of the machine: codes MACH. Groups of ten follow the order in which to look."""

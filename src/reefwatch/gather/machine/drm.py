@@ -1,0 +1,212 @@
+"""DRM's and PCI's view: the cards that have a driver, and those that have none.
+
+Source: Linux, Documentation/gpu/amdgpu and Documentation/ABI/testing/sysfs-bus-pci. `cardN` has
+nothing to do with the order in which HIP counts, and may start at 1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from reefwatch.core.fact import Unknown
+from reefwatch.gather.host import Host
+from reefwatch.gather.machine.values import hexadecimal, known, pairs, whole
+
+DRM, PCI = "/sys/class/drm", "/sys/bus/pci/devices"
+VENDORS = {"1002": "AMD", "10de": "NVIDIA", "8086": "Intel"}
+_SLOT = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) *GT/s")
+_FIRMWARE = ("mec", "mes", "mes_kiq", "sdma", "smc", "vcn", "rlc", "imu")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One display or compute function."""
+
+    slot: str
+    """`0000:03:00`, without the function."""
+    function: int
+    vendor: str
+    device: str
+    revision: str | Unknown
+    folder: str
+    driver: str | Unknown
+    card: str = ""
+    """`card0`; empty when DRM does not know it."""
+
+
+def parts(slot: str) -> tuple[str, int] | None:
+    """(`0000:03:00`, function) of a slot name."""
+    found = _SLOT.fullmatch(slot.strip())
+    if found is None:
+        return None
+    domain = f"{int(found[1], 16):04x}"
+    return f"{domain}:{found[2]}:{found[3]}".lower(), int(found[4])
+
+
+def cards(host: Host) -> tuple[Device, ...]:
+    """The cards that DRM knows, of any vendor. Connectors (`card0-DP-1`) are not cards."""
+    found = []
+    for name in host.names(DRM):
+        if not re.fullmatch(r"card[0-9]{1,6}", name, re.ASCII):
+            continue
+        folder = f"{DRM}/{name}/device"
+        device = _device(host, folder, pairs(host.read(f"{folder}/uevent"), "="), name)
+        if device is not None:
+            found.append(device)
+    return tuple(found)
+
+
+def unbound(host: Host, seen: frozenset[str]) -> tuple[Device, ...]:
+    """Display and compute functions that the PCI bus shows and that are not in `seen` (slots)."""
+    found = []
+    for name in host.names(PCI):
+        where = parts(name)
+        kind = host.read(f"{PCI}/{name}/class") if where else Unknown("no slot")
+        if where is None or isinstance(kind, Unknown) or where[0] in seen:
+            continue
+        if known(hexadecimal(kind, "class"), 0) >> 16 not in (0x03, 0x12):
+            continue
+        facts = {"PCI_SLOT_NAME": name}
+        device = _device(host, f"{PCI}/{name}", facts, "")
+        if device is not None:
+            found.append(device)
+    return tuple(found)
+
+
+def _device(host: Host, folder: str, facts: dict[str, str], card: str) -> Device | None:
+    where = parts(facts.get("PCI_SLOT_NAME", ""))
+    if where is None:
+        return None
+    vendor, _, device = facts.get("PCI_ID", "").lower().partition(":")
+    if not re.fullmatch(r"[0-9a-f]{1,4}", vendor):
+        vendor = _id(host, folder, "vendor")
+    if not re.fullmatch(r"[0-9a-f]{1,4}", device):
+        device = _id(host, folder, "device")
+    if not vendor:
+        return None
+    driver: str | Unknown = facts.get("DRIVER", "")
+    if not driver:
+        target = host.target(f"{folder}/driver")
+        driver = (
+            Unknown("no driver is bound")
+            if isinstance(target, Unknown)
+            else target.rpartition("/")[2]
+        )
+    return Device(
+        where[0], where[1], vendor.zfill(4), device.zfill(4) if device else "",
+        revision(host, folder), folder, driver, card,
+    )  # fmt: skip
+
+
+def _id(host: Host, folder: str, name: str) -> str:
+    number = hexadecimal(host.read(f"{folder}/{name}"), name, 0xFFFF)
+    return "" if isinstance(number, Unknown) else f"{number:04x}"
+
+
+def revision(host: Host, folder: str) -> str | Unknown:
+    """`c8`, from the file of that name, else from byte 8 of the configuration space."""
+    number = hexadecimal(host.read(f"{folder}/revision"), f"{folder}/revision", 0xFF)
+    if not isinstance(number, Unknown):
+        return f"{number:02x}"
+    raw = host.read_bytes(f"{folder}/config")
+    if isinstance(raw, Unknown) or len(raw) < 64:
+        return number
+    return f"{raw[8]:02x}"
+
+
+def memory(host: Host, folder: str) -> dict[str, int | Unknown]:
+    """Bytes of VRAM, of the part that the processor sees, and of GTT."""
+    files = {"vram": "vram", "visible": "vis_vram", "gtt": "gtt"}
+    return {
+        name: whole(host.read(f"{folder}/mem_info_{heap}_total"), f"mem_info_{heap}_total")
+        for name, heap in files.items()
+    } | {"used": whole(host.read(f"{folder}/mem_info_vram_used"), "mem_info_vram_used")}
+
+
+def link(host: Host, device: Device) -> dict[str, float] | Unknown:
+    """The narrowest hop that belongs to the card: width (lanes), speed (GT/s), and the most.
+
+    A discrete AMD card has a switch of its own. The GPU's own link is inside the card and always
+    wide; the slot is the link of the switch's upstream port, two devices above.
+    """
+    hops = [_hop(host, folder) for folder in path(host, device)]
+    good = [hop for hop in hops if not isinstance(hop, Unknown)]
+    if not good:
+        return hops[0]
+    return min(good, key=lambda hop: hop["width"] * hop.get("max_speed", hop.get("speed", 0.0)))
+
+
+def path(host: Host, device: Device) -> list[str]:
+    """The GPU's folder and those of the AMD bridges of the card right above it."""
+    folders, target = [device.folder], _real(host, device)
+    if isinstance(target, Unknown) or device.vendor != "1002":
+        return folders
+    above = target.rpartition("/")[0]
+    while len(folders) < 4 and host.read(f"{above}/vendor") == "0x1002":
+        folders.append(above)
+        above = above.rpartition("/")[0]
+    return folders
+
+
+def bridges(host: Host, device: Device) -> int | Unknown:
+    """Bridges between the card and the root port: 0 in a slot of the processor itself."""
+    target = _real(host, device)
+    if isinstance(target, Unknown):
+        return Unknown("where the card hangs on the bus is not to be seen")
+    above = [part for part in target.split("/") if parts(part)][:-1]
+    own = len(path(host, device)) - 1
+    return max(0, len(above) - own - 1)
+
+
+def _real(host: Host, device: Device) -> str | Unknown:
+    return host.target(f"{PCI}/{device.slot}.{device.function}")
+
+
+def _hop(host: Host, folder: str) -> dict[str, float] | Unknown:
+    hop: dict[str, float] = {}
+    for name in ("width", "max_width"):
+        file = name.replace("width", "link_width")
+        file = file if file.startswith("max") else f"current_{file}"
+        value = whole(host.read(f"{folder}/{file}"), file, 1, 64)
+        if isinstance(value, Unknown):
+            if name == "width":
+                return value
+            continue
+        hop[name] = float(value)
+    for name in ("speed", "max_speed"):
+        file = "current_link_speed" if name == "speed" else "max_link_speed"
+        text = host.read(f"{folder}/{file}")
+        found = None if isinstance(text, Unknown) else _SPEED.match(text)
+        if found:
+            hop[name] = float(found[1])
+    return hop
+
+
+def connectors(host: Host, device: Device) -> list[str] | Unknown:
+    """The outputs of a card to which a screen is connected."""
+    if not device.card:
+        return Unknown("DRM does not know the card")
+    names = [name for name in host.names(DRM) if name.startswith(f"{device.card}-")]
+    states = {name: host.read(f"{DRM}/{name}/status") for name in names}
+    readable = {name: state for name, state in states.items() if not isinstance(state, Unknown)}
+    if not readable:
+        return Unknown(f"no connector of {device.card} can be read")
+    return [name for name, state in readable.items() if state == "connected"]
+
+
+def firmware(host: Host, folder: str) -> dict[str, int]:
+    """Versions of the firmware that decide about hangs, by name; those not there are left out."""
+    found = {}
+    for name in _FIRMWARE:
+        number = hexadecimal(host.read(f"{folder}/fw_version/{name}_fw_version"), name, 0xFFFFFFFF)
+        if not isinstance(number, Unknown) and number:
+            found[name] = number
+    return found
+
+
+def apu_sensor(host: Host, folder: str) -> bool:
+    """True when the card has the `vddnb` sensor, which the driver gives to APUs only."""
+    labels = host.find(f"{folder}/hwmon/hwmon*/in*_label")
+    return any(host.read(label) == "vddnb" for label in labels[:32])

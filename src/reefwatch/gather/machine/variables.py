@@ -1,0 +1,39 @@
+"""The environment variables that change what PyTorch does, as they are set here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from reefwatch.data.tables import Tables, grade
+
+_MORE = ("HSA_OVERRIDE_GFX_VERSION_*", "MIOPEN_*", "CUDA_LAUNCH_BLOCKING", "ROCM_HOME", "HIP_PATH")
+"""Names beside those of the table."""
+
+
+def patterns(tables: Tables) -> list[str]:
+    return [*(str(row["name"]) for row in tables.env_vars.get("var", ())), *_MORE]
+
+
+def is_set(environ: Mapping[str, str], tables: Tables) -> dict[str, dict[str, Any]]:
+    """By name, what is set: its value, and what the table says of it, with its grade."""
+    rows: dict[str, Any] = {str(row["name"]): row for row in tables.env_vars.get("var", ())}
+    found = {}
+    for name in sorted(environ):
+        if not any(fnmatchcase(name, pattern) for pattern in patterns(tables)):
+            continue
+        row: Any = rows.get(name) or next(
+            (row for pattern, row in rows.items() if "*" in pattern and fnmatchcase(name, pattern)),
+            {},
+        )
+        found[name] = {
+            "value": environ[name][:2000],
+            "meaning": str(row.get("meaning", "")),
+            "affects": list(row.get("affects", ())),
+            "risk": str(row.get("risk", "")),
+            "safe": str(row.get("safe", "")),
+            "source": str(row.get("source", "")),
+            "grade": grade(row.get("source", "")).value,
+        }
+    return found

@@ -1,0 +1,92 @@
+"""MACH010: the device nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reefwatch.core.check import check
+from reefwatch.core.fact import Evidence
+from reefwatch.core.finding import Finding, Severity
+from reefwatch.core.record import Case
+from reefwatch.judge.machine_words import AMD, GPU, case
+
+_KFD, _RENDER = "/dev/kfd", "/dev/dri/renderD128"
+_OK = {"open": "ok", "gid": 109, "mode": "0660"}
+_PERSON = {"root": False, "groups": [1000]}
+_DRIVER = ("EPERM", "ENOMEM", "ENODEV", "ENXIO", "EIO", "EBUSY")
+_RUN = "--device /dev/kfd --device /dev/dri --group-add video --group-add render"
+
+
+def _set(container: str = "", **nodes: Any) -> Case:
+    named = {"kfd": _KFD, "render": _RENDER}
+    found = {named[name]: value for name, value in nodes.items()}
+    return case(GPU, nodes=found, person=_PERSON, container=container, wsl=False)
+
+
+@check(
+    "MACH010",
+    Severity.ERROR,
+    when=(AMD,),
+    needs=("machine.nodes", "machine.person", "machine.container"),
+    good=(_set(kfd=_OK, render=_OK), _set("docker", kfd=_OK, render=_OK)),
+    bad=(
+        _set(kfd={"open": "EACCES", "gid": 109, "mode": "0660"}, render=_OK),
+        _set(kfd={"open": "ENOENT"}, render=_OK),
+        _set("docker", kfd={"open": "ENOENT"}),
+        _set(kfd=_OK, render={"open": "EACCES", "gid": 44, "mode": "0660"}),
+        _set(kfd=_OK),
+        _set(kfd={"open": "ENOMEM"}, render=_OK),
+    ),
+)
+def nodes(case: Case) -> Iterator[Finding]:
+    """The device nodes that ROCm opens are there, and open for this user.
+
+    Opened for reading and writing, which is the only proof: access lists, namespaces and udev
+    rules can grant or deny what groups and modes suggest.
+
+    Why: without /dev/kfd and a render node no program of this user computes on the GPU: torch says
+    "no HIP GPUs are available", also where rocm-smi still lists the card.
+    Fix: `sudo usermod -aG render,video $USER`, then log in again; for a container
+    `--device /dev/kfd --device /dev/dri` and `--group-add` with the number of the node's group.
+    Source: ROCm/ROCm-docker issue 116; ROCm/amdsmi issues 125 and 184; ROCm install guide.
+    """
+    found: Mapping[str, Mapping[str, Any]] = case.value("machine.nodes")
+    inside = case.value("machine.container")
+    rows = {path: row for path, row in found.items() if path != _KFD}
+    yield from _one(_KFD, found.get(_KFD, {"open": "ENOENT"}), inside, case)
+    if not rows:
+        yield from _one("/dev/dri/renderD*", {"open": "ENOENT"}, inside, case)
+    for path, row in rows.items():
+        yield from _one(path, row, inside, case)
+
+
+def _one(path: str, row: Mapping[str, Any], inside: str, case: Case) -> Iterator[Finding]:
+    state = str(row.get("open", ""))
+    if state == "ok":
+        return
+    evidence = (Evidence(path, dict(row), source="open(2) for reading and writing"),)
+    gid = row.get("gid")
+    if state == "ENOENT":
+        fix = f"start the container with {_RUN}" if inside else "sudo modprobe amdgpu"
+        what = f"{path} is not there" + (f" in this {inside} container" if inside else "")
+        if case.known("machine.wsl"):
+            fix = "under WSL2 use AMD's WSL build of ROCm, which goes through /dev/dxg"
+    elif state in _DRIVER:
+        what = f"{path} does not open ({state}): the driver refuses"
+        fix = "sudo dmesg | grep -i -E 'amdgpu|kfd', then restart or reload the driver"
+    else:
+        what = f"{path} may not be opened by this user ({state}, mode {row.get('mode', '?')})"
+        member = gid in case.value("machine.person")["groups"]
+        fix = "sudo usermod -aG render,video $USER, then log in again"
+        if inside:
+            fix = f"start the container with --group-add {gid}"
+        elif member:
+            fix = f"the group {gid} is yours already: look at getfacl {path}"
+    yield Finding(
+        what,
+        evidence,
+        claimed="readable and writable for this user",
+        why="every use: no program of this user can compute on the GPU",
+        fix=fix,
+    )
