@@ -43,8 +43,8 @@ def judged(
 ) -> Report:
     """The report over the records of all ranks. A `claim` overrides what they say of themselves.
 
-    The `selected` checks judge. Without, those of the machine judge only a record that holds an
-    inventory: a run makes no claim about the machine.
+    The `selected` checks judge. Without, those of the machine judge only a record that holds what
+    they are about: a run makes no claim about the machine, unless it is held against a lock.
     """
     from datetime import date
 
@@ -74,9 +74,11 @@ def judged(
 
 
 def _applies(check: Any, records: Sequence[Record]) -> bool:
-    return check.contract != "machine" or any(
-        name.startswith("machine.") for record in records for name in record.facts
-    )
+    """A check of the machine judges a record that holds what it is about: machine, codes, lock."""
+    if check.contract != "machine":
+        return True
+    about = {name.partition(".")[0] for name in check.needs}
+    return any(name.partition(".")[0] in about for r in records for name in r.facts)
 
 
 def write_baseline(report: Report, path: Path, reason: str) -> int:

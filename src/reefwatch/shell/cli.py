@@ -32,7 +32,7 @@ VERBS = (
         "one consistent set of driver, ROCm, torch and libraries for a card",
         _COMMANDS + "plan",
     ),
-    Verb("lock", "freeze what computes here; name each drift from it"),
+    Verb("lock", "freeze what computes here; name each drift from it", _COMMANDS + "lock"),
     Verb("precision", "did low precision pay: speed and memory had against possible"),
     Verb("trace", "audit a profiler trace taken anywhere; classify kernel names"),
     Verb("compare", "two records or references, any devices: where do they part"),
