@@ -39,8 +39,9 @@ def _doubt(case: Case) -> str:
 def can_change_results(case: Case) -> Iterator[Finding]:
     """Nothing that can change results has drifted from the lock.
 
-    Why: another build of a kernel sums in another order, another driver or firmware has other faults,
-    another variable chooses another algorithm. Numbers that moved are then no finding about the model.
+    Why: another build of a kernel sums in another order, another driver or firmware has other
+    faults, another variable chooses another algorithm. Numbers that moved are then no finding about
+    the model.
     Fix: bring back what is locked, or lock anew once the difference was looked at.
     Limits: grades are by kind and by the table of variables, not by what this run uses of it. What
     could not be read on one side is no drift: the claim is then unproven.
