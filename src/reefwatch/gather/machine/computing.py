@@ -135,21 +135,23 @@ def _walk(tops: Sequence[str], site: str) -> Iterator[str]:
                     yield path
 
 
-def system_rocm(roots: Sequence[str], digests: Digests, unknown: Section) -> dict[str, Section]:
-    """Libraries and databases of ROCm installations outside the wheels."""
-    libraries: Section = {}
-    databases: Section = {}
+def system_rocm(
+    roots: Sequence[str], digests: Digests, unknown: Section, base: str = ""
+) -> dict[str, Section]:
+    """Libraries and databases of ROCm installations outside the wheels; `base` is before a root."""
+    made: dict[str, Section] = {"libraries": {}, "databases": {}}
     for root in roots:
-        for path in _walk([os.path.join(root, "lib")], root):
-            folder = _DATABASE_FOLDER.search(path)
-            if folder is None and _ROCM_LIBRARY.search(path):
-                _keep(libraries, "libraries", path, digests.of(path), unknown)
+        for path in _walk([base + os.path.join(root, "lib")], root):
+            if _DATABASE_FOLDER.search(path) is None and _ROCM_LIBRARY.search(path):
+                key = path.removeprefix(base)
+                _keep(made["libraries"], "libraries", key, digests.of(path), unknown)
         for part in ("lib/rocblas/library", "lib/hipblaslt/library", "share/miopen/db"):
-            paths = list(_walk([os.path.join(root, part)], root))
+            key = os.path.join(root, part)
+            paths = list(_walk([base + key], root))
             if paths:
-                key = os.path.join(root, part)
-                _keep(databases, "databases", key, digests.tree(root, paths), unknown)
-    return {"libraries": libraries, "databases": databases}
+                said = digests.tree(base + root, paths)
+                _keep(made["databases"], "databases", key, said, unknown)
+    return made
 
 
 def _keep(section: Section, name: str, key: str, said: str | Unknown, unknown: Section) -> None:

@@ -71,9 +71,10 @@ def freeze(
     unknown: Section = {}
     made: dict[str, Any] = {"system": _system(facts, unknown)}
     _cards(facts, made, unknown)
-    roots = _rocm(facts, made, unknown)
+    base = str(getattr(host, "root", ""))  # of a captured machine
+    roots = _rocm(facts, made, unknown, base)
     made |= computing.environment(sites, digests, unknown)
-    for name, section in computing.system_rocm(roots, digests, unknown).items():
+    for name, section in computing.system_rocm(roots, digests, unknown, base).items():
         made[name] |= section
     made["flags"] = _flags(host, made["packages"], unknown) if flags else {}
     if not flags:
@@ -168,13 +169,15 @@ def _firmware(card: Mapping[str, Any]) -> Section:
     return {name: value for name, value in made.items() if isinstance(value, (int, str))}
 
 
-def _rocm(facts: Mapping[str, Fact], made: dict[str, Any], unknown: Section) -> list[str]:
+def _rocm(
+    facts: Mapping[str, Fact], made: dict[str, Any], unknown: Section, base: str
+) -> list[str]:
     copies = _value(facts, "rocm", unknown, "rocm") or []
     made["rocm"] = {
         str(one.get("root", "")): str(one.get("version", "") or "no version") for one in copies
     }
     outside = [str(one["root"]) for one in copies if "site-packages" not in str(one["root"])]
-    return [root for root in outside if os.path.isdir(root)]
+    return [root for root in outside if os.path.isdir(base + root)]
 
 
 def _flags(host: Host, packages: Section, unknown: Section) -> Section:
