@@ -34,6 +34,9 @@ WHEELS = (
     "jax-rocm7-plugin==0.12.0",
     "jax-rocm10-plugin==0.12.0",
     "cupy-rocm-7-0==14.2.0",
+    "cupy-rocm-5-0==13.3.0",
+    "cyllama-rocm==0.7.0",
+    "mojolearn-amd==0.8.62",
 )
 LARGEST = 32 << 20
 """Bytes that looking at one damaged file may take."""
@@ -65,7 +68,11 @@ def wheel(spec: str) -> tuple[str, bool]:
         amd = {n for c in packed.codes for n in c.targets if targets.is_amd(n)}
         sm = {n for c in packed.codes for n in c.targets if n.startswith("sm_")}
         met = same and agreed is not False and not dark and bool(amd)
-        judge = {True: f"{bundles_} agree", False: "DIFFERS", None: "not installed"}[agreed]
+        judge = {
+            True: f"{bundles_} agree" if bundles_ else "none packed so",
+            False: "DIFFERS",
+            None: "not installed",
+        }[agreed]
         row = [
             spec,
             f"{len(packed.codes)} of {packed.looked}",

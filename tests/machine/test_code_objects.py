@@ -126,6 +126,9 @@ def test_a_wheel_and_its_unpacked_folder_tell_the_same(tmp_path):
     inside = {
         "pkg/lib_hip.so": bundles.shared_object({".hip_fatbin": raw + bundles.bundle(["gfx942"])}),
         "pkg/lib_cuda.so": bundles.shared_object({".nv_fatbin": bundles.fatbin((2, 80))}),
+        "pkg/embedded.so": bundles.shared_object(
+            {".rodata": b"x" * 77 + bundles.code_object(0x41)}
+        ),
         "pkg/plain.so": bundles.shared_object(
             {".rodata": b"__CLANG_OFFLOAD_BUNDLE__ CCOB\3\0\1\0"}
         ),
@@ -144,7 +147,7 @@ def test_a_wheel_and_its_unpacked_folder_tell_the_same(tmp_path):
     assert {code.path: code for code in folder.codes} == {c.path: c for c in wheels[0].codes}
     assert wheels[0].codes == wheels[1].codes
     assert {code.path for code in folder.codes} == set(inside) - {"pkg/plain.so", "pkg/module.py"}
-    assert folder.looked == wheels[0].looked == 4
+    assert folder.looked == wheels[0].looked == 5
     assert folder.databases == wheels[0].databases
     assert {code.package for code in folder.codes} == {"pkg"}
 

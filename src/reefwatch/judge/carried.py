@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,14 +30,14 @@ def carries(row: Row, gpu: str) -> bool | None:
 def lacking(case: Case, gpu: str) -> Iterator[tuple[Row, ...]]:
     """Files without code for `gpu`; those of one package with the same targets together.
 
-    One that is called by another target counts only if no file of its package has the code.
+    One whose path names another target counts only if no file of its package has the code.
     """
     rows = files(case)
     alike: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if carries(row, gpu) is not False:
             continue
-        named = targets.named(os.path.basename(row["path"])) is not None
+        named = targets.named(row["path"]) is not None
         beside = [one for one in rows if one["package"] == row["package"] and one is not row]
         if not (named and any(carries(one, gpu) for one in beside)):
             alike.setdefault((row["package"], *sorted(row["targets"])), []).append(row)

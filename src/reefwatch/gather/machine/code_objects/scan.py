@@ -16,6 +16,8 @@ from reefwatch.gather.machine.code_objects.parts import BUNDLE, COMPRESSED, FATB
 from reefwatch.gather.machine.code_objects.window import FileWindow, StreamWindow, Window, read_at
 
 _SECTIONS = {".hip_fatbin": "AMD", ".nv_fatbin": "NVIDIA", "__nv_relfatbin": "NVIDIA"}
+_DATA = (".rodata", ".lrodata", ".data")
+"""Where a library without such sections may hold code objects: those of Mojo do."""
 _NOT_READ = {".llvm.offloading": "code that is not linked yet (.llvm.offloading)"}
 _CODE = (".so", ".co", ".hsaco", ".hipfb", ".fatbin", ".cubin", ".pyd", ".o", ".ko")
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
@@ -195,8 +197,12 @@ def _parts_of(handle: int, size: int, asked: bool) -> list[Part] | str:
     if not sections:  # stripped of section headers: the marks are all there is
         return list(parts(whole, False))
     found: list[Part] = []
+    embedded = not any(section.name in (*_SECTIONS, *_NOT_READ) for section in sections)
     for section in sections:
-        if section.name in _NOT_READ:
+        if embedded and section.name.startswith(_DATA) and section.offset < size:
+            room = min(section.size, size - section.offset)
+            found += parts(FileWindow(handle, section.offset, room), False)
+        elif section.name in _NOT_READ:
             found.append(Part("unknown", unknown=_NOT_READ[section.name]))
         elif section.name in _SECTIONS and section.size:
             room = max(0, min(section.size, size - section.offset))
