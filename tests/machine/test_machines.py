@@ -257,3 +257,51 @@ def test_a_users_rows_lie_over_the_tables(tmp_path: Path) -> None:
     report = machine.doctor(root=root, data=own)
     assert (gpus(report)[0]["name"], gpus(report)[0]["gfx"]) == ("A New Card", "gfx1300")
     assert gpus(report)[0]["wavefront"] == 32
+
+
+def test_an_old_kernel_joins_by_the_render_node(tmp_path: Path) -> None:
+    """No domain in KFD, and the card is in domain 1: the render node says which card it is."""
+    text = "".join(
+        line for line in node(location_id=768).splitlines(True) if not line.startswith("domain")
+    )
+    made = card("0001:03:00.0", "1002:744C", revision="0xcc")
+    files = {f"sys/class/drm/card2/device/{name}": text for name, text in made.items()}
+    files |= {
+        f"{NODES}/1/properties": text,
+        "sys/class/drm/renderD128/device/uevent": made["uevent"],
+    }
+    (gpu,) = gpus(doctor(tmp_path, files))
+    assert gpu["slot"] == "0001:03:00.0" and gpu["views"] == ["kfd", "drm"]
+    assert gpu["name"] == "AMD Radeon RX 7900 XT"
+
+
+def test_a_card_of_which_only_the_vendor_is_told(tmp_path: Path) -> None:
+    files = {
+        "sys/class/drm/card1/device/vendor": "0x1002\n",
+        "sys/class/drm/card1/device/device": "0x744c\n",
+        "sys/class/drm/card1-DP-1/status": "connected\n",
+        "sys/class/drm/card0/device/vendor": "0x1a03\n",
+    }
+    report = doctor(tmp_path, files)
+    (gpu,) = gpus(report)
+    assert gpu["slot"] == {"unknown": "nothing tells the slot of card1"}
+    assert gpu["gfx"] == "gfx1100" and gpu["screens"] == ["card1-DP-1"]
+
+
+def test_an_unknown_card_tells_its_graphics_core(tmp_path: Path) -> None:
+    made = card("0000:03:00.0", "1002:BEEF")
+    made |= {
+        f"ip_discovery/die/0/11/0/{name}": text
+        for name, text in (("major", "12"), ("minor", "0"), ("revision", "1"))
+    }
+    files = {f"sys/class/drm/card0/device/{name}": text for name, text in made.items()}
+    (gpu,) = gpus(doctor(tmp_path, files))
+    assert gpu["gc"] == "12.0.1" and gpu["gfx"]["candidates"] == ["gfx1201"]
+    assert "beef" in gpu["gfx"]["unknown"]
+
+
+def test_a_limit_that_a_user_set_is_told() -> None:
+    """The captured RX 9070 XT is held to 120 of 304 W."""
+    tree = Path(__file__).parents[1] / "data/sysfs/rx9070xt"
+    found = broken(machine.doctor(root=tree))
+    assert "120 of 304 W" in found["MACH045"].findings[0].message

@@ -49,7 +49,6 @@ def judged(
     from datetime import date
 
     from reefwatch.judge import engine, silence
-    from reefwatch.store import silences as stored
 
     if claim is not None:
         said = Evidence("claim.precision", claim, source="--claim")
@@ -61,7 +60,7 @@ def judged(
         selected = [check for check in engine.load() if _applies(check, records)]
     outcomes, unclaimed = engine.judge([_explained(record) for record in at_work], selected)
     found = [finding for outcome in outcomes for finding in outcome.findings]
-    inline, unheeded = stored.inline(found, set(engine.codes()))
+    inline, unheeded = _inline(found)
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
     return Report(
         command,
@@ -71,6 +70,16 @@ def judged(
         tuple(dict.fromkeys((*_of_records(records), *unheeded, *remarks))),
         facts or {},
     )
+
+
+def _inline(found: Sequence[Any]) -> tuple[Sequence[Any], Sequence[str]]:
+    """(silences written beside the findings' lines, remarks); the store is not loaded for none."""
+    if not any(finding.place.file for finding in found):
+        return (), ()
+    from reefwatch.judge import engine
+    from reefwatch.store import silences as stored
+
+    return stored.inline(found, set(engine.codes()))
 
 
 def _applies(check: Any, records: Sequence[Record]) -> bool:

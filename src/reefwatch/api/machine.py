@@ -177,7 +177,9 @@ def _judged(
     from reefwatch.judge import engine
 
     settings = Settings.of(None, config=config, baseline=baseline)
-    silences = judging.silences(settings, Path.cwd())
+    places = ("reefwatch.toml", "pyproject.toml", "reefwatch-baseline.json")
+    asked = bool(config or baseline) or any(os.path.exists(place) for place in places)
+    silences = judging.silences(settings, Path.cwd()) if asked else ()
     checks = [c for c in engine.load("machine") if _about(c) == ("port" if port else "machine")]
     return judging.judged("doctor", [record], None, silences, selected=checks)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from reefwatch.core.errors import UsageError
 from reefwatch.core.fact import Grade
-from reefwatch.data import table
+from reefwatch.data import entry, table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,6 +22,8 @@ else:
 NAMES = ("gpus", "env_vars", "rocm", "torch", "libs", "machine")
 OLD_DAYS = 180
 """Older tables are said to be old: ROCm has a release every six weeks."""
+_ASOF = re.compile(r'^asof = "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
+_NAME = re.compile(r'^name = "([^"]+)"', re.MULTILINE)
 _KEYS = ("name", "version", "title")
 _WEAK = (
     (Grade.RECALLED, ("unverified", "recalled", "from memory", "unknown")),
@@ -28,24 +31,64 @@ _WEAK = (
 )
 
 
-@dataclass(frozen=True)
 class Tables:
-    """The shipped tables, by name, as mappings. Not to be changed."""
+    """The tables by name, as mappings. Not to be changed. Each is parsed when it is first used."""
 
-    gpus: Mapping[str, Any] = field(default_factory=dict)
-    env_vars: Mapping[str, Any] = field(default_factory=dict)
-    rocm: Mapping[str, Any] = field(default_factory=dict)
-    torch: Mapping[str, Any] = field(default_factory=dict)
-    libs: Mapping[str, Any] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    overlay: str = ""
-    """The file whose rows were laid over, as it was given."""
+    def __init__(self, own: Mapping[str, Any] | None = None, overlay: str = "") -> None:
+        """`own` are rows to be laid over the shipped ones, `overlay` the file they are from."""
+        self._own = own or {}
+        self.overlay = overlay
+
+    @cached_property
+    def gpus(self) -> Mapping[str, Any]:
+        """Cards and targets."""
+        return self._table("gpus")
+
+    @cached_property
+    def env_vars(self) -> Mapping[str, Any]:
+        """Environment variables."""
+        return self._table("env_vars")
+
+    @cached_property
+    def rocm(self) -> Mapping[str, Any]:
+        """ROCm releases, and what is known of them."""
+        return self._table("rocm")
+
+    @cached_property
+    def torch(self) -> Mapping[str, Any]:
+        """PyTorch releases and wheels."""
+        return self._table("torch")
+
+    @cached_property
+    def libs(self) -> Mapping[str, Any]:
+        """Libraries around PyTorch."""
+        return self._table("libs")
+
+    @cached_property
+    def machine(self) -> Mapping[str, Any]:
+        """Firmware, driver numbers, what cards are good for."""
+        return self._table("machine")
+
+    @cached_property
+    def variable_names(self) -> tuple[str, ...]:
+        """The names of the variables in the table, found without parsing it."""
+        if "env_vars" in self._own:
+            return tuple(str(row["name"]) for row in self.env_vars.get("var", ()))
+        return tuple(_NAME.findall(entry("compat/env_vars.toml").read_text(encoding="utf-8")))
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        shipped = table(f"compat/{name}.toml")
+        if name not in self._own:
+            return shipped
+        laid: Mapping[str, Any] = _over(shipped, self._own[name], self.overlay)
+        return laid
 
     @property
     def asof(self) -> str:
         """The oldest date of the tables, `2026-11-30`; empty when none says."""
-        dates = [str(getattr(self, name).get("asof", "")) for name in NAMES]
-        return min((day for day in dates if day), default="")
+        heads = (entry(f"compat/{name}.toml").read_text(encoding="utf-8") for name in NAMES)
+        dates = [found[1] for head in heads if (found := _ASOF.search(head))]
+        return min(dates, default="")
 
     def age(self, today: date) -> str:
         """A remark when the tables are old, else empty."""
@@ -67,19 +110,18 @@ def load(overlay: str | Path | None = None) -> Tables:
     Its tables are called as ours: `[[gpus.gpu]]` with a known `name` changes that row, with a new
     one adds it; `[gpus.arch.gfx1300]` likewise. Raises UsageError for a file that cannot be read.
     """
-    shipped: dict[str, Any] = {name: table(f"compat/{name}.toml") for name in NAMES}
     if overlay is None:
-        return Tables(**shipped)
+        return Tables()
     own = _read(Path(overlay))
     strange = sorted(set(own) - set(NAMES))
     if strange:
         raise UsageError(
             f"{overlay}: there is no table {strange[0]!r}; known are {', '.join(NAMES)}"
         )
-    laid: dict[str, Any] = {
-        name: _over(shipped[name], own.get(name, {}), str(overlay)) for name in NAMES
-    }
-    return Tables(overlay=str(overlay), **laid)
+    made = Tables(own, str(overlay))
+    for name in own:
+        getattr(made, name)  # what does not fit is refused here
+    return made
 
 
 def grade(*texts: object) -> Grade:

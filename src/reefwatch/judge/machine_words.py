@@ -15,6 +15,7 @@ GPU: dict[str, Any] = {
     "views": ["kfd", "drm"], "vram": 25753026560, "atomics": True, "screens": [], "bridges": 0,
     "link": {"width": 16.0, "max_width": 16.0, "speed": 16.0, "max_speed": 16.0},
     "partition": None, "firmware": {}, "vram_used": 0, "compute_units": 96,
+    "power_cap": {"cap": 303.0, "default": 303.0}, "visible_vram": 25753026560,
 }  # fmt: skip
 """A device as cases have it; shape: docs/record.md."""
 IGPU: dict[str, Any] = GPU | {

@@ -101,7 +101,8 @@ def opened(path: Path, make: Callable[[Path], _T]) -> Iterator[_T]:
             with tarfile.open(path) as tar:
                 _unpack(tar, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise UsageError(f"{path} is no captured machine: {str(error)[:200]}") from None
+            why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(":")
+            raise UsageError(f"{path} is no captured machine: {why[:200]}") from None
         yield make(_inner(folder))
 
 

@@ -34,7 +34,11 @@ def run(limit: float, say: Callable[[str], None] | None = None) -> dict[str, Fac
     about = _ask(limit)
     if "error" in about:
         unknown = Unknown(about["error"])
-        return {f"smoke.{name}": unknown for name in (*TESTS, "devices")}
+        lost: dict[str, Fact] = {f"smoke.{name}": unknown for name in ("import", *TESTS, "devices")}
+        if about.get("state"):  # it is there, and does not load: that is a finding
+            row = _row("this Python", about["state"], about["error"], 0.0)
+            lost["smoke.import"] = Evidence("smoke.import", [row], source=_SOURCE)
+        return lost
     rows: dict[str, list[Row]] = {name: [] for name in TESTS}
     devices = [f"cuda:{n}" for n in range(len(about["devices"]))] or ["cpu"]
     for device in devices:
@@ -44,6 +48,8 @@ def run(limit: float, say: Callable[[str], None] | None = None) -> dict[str, Fac
         f"smoke.{name}": Evidence(f"smoke.{name}", found, source=_SOURCE)
         for name, found in rows.items()
     }
+    row = _row("this Python", "ok", "", 0.0)
+    facts["smoke.import"] = Evidence("smoke.import", [row], source=_SOURCE)
     facts["smoke.devices"] = Evidence("smoke.devices", about["devices"], source=_SOURCE)
     if about["arch_list"]:
         name = "machine.arch_list"
@@ -63,7 +69,8 @@ def _ask(limit: float) -> dict[str, Any]:
         return told
     if answers and "missing" in answers[-1]:
         return {"error": str(answers[-1]["missing"])}
-    return {"error": f"import torch in a child process: {child.ending()[1]}"}
+    state, detail = child.ending()
+    return {"error": f"import torch: {detail}", "state": state}
 
 
 def _on_device(device: str, limit: float, say: Callable[[str], None]) -> list[tuple[str, Row]]:
@@ -100,6 +107,7 @@ class Child:
     def __init__(self, words: list[str], limit: float, program: Path = _CHILD) -> None:
         self._limit = limit
         self._hung = False
+        self._said = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         out, into = os.pipe()
         self._out = out
@@ -145,6 +153,9 @@ class Child:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(10)  # one that waits in the driver is left to the kernel
         os.close(self._out)
+        self._errors.seek(0)
+        self._said = self._errors.read()[-4096:].decode(errors="replace")
+        self._errors.close()
 
     def ending(self) -> tuple[str, str]:
         """(`hang`, `crash` or `error`, why) of a child that did not finish."""
@@ -157,12 +168,7 @@ class Child:
 
     def _last(self) -> str:
         """The last line that it wrote to its stderr."""
-        try:
-            self._errors.seek(0)
-            text = self._errors.read()[-4096:].decode(errors="replace")
-        except (OSError, ValueError):
-            return ""
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in self._said.splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 
 

@@ -47,7 +47,7 @@ SHAPES: dict[str, Any] = {
 
 def read(host: Host) -> Mapping[str, Any] | Unknown:
     """The process facts of a live host, or of a captured one."""
-    if isinstance(host, LiveHost):
+    if isinstance(getattr(host, "recorded", host), LiveHost):
         return _live(host)
     raw = host.read_bytes(f"/{FILE}")
     if isinstance(raw, Unknown):

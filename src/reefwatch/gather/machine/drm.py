@@ -25,7 +25,7 @@ class Device:
     """One display or compute function."""
 
     slot: str
-    """`0000:03:00`, without the function."""
+    """`0000:03:00`, without the function; the card's name where nothing tells the slot."""
     function: int
     vendor: str
     device: str
@@ -52,7 +52,11 @@ def cards(host: Host) -> tuple[Device, ...]:
         if not re.fullmatch(r"card[0-9]{1,6}", name, re.ASCII):
             continue
         folder = f"{DRM}/{name}/device"
-        device = _device(host, folder, pairs(host.read(f"{folder}/uevent"), "="), name)
+        facts = pairs(host.read(f"{folder}/uevent"), "=")
+        if "PCI_SLOT_NAME" not in facts:
+            target = host.target(folder)
+            facts["PCI_SLOT_NAME"] = known(target, "").rpartition("/")[2]
+        device = _device(host, folder, facts, name)
         if device is not None:
             found.append(device)
     return tuple(found)
@@ -76,9 +80,7 @@ def unbound(host: Host, seen: frozenset[str]) -> tuple[Device, ...]:
 
 
 def _device(host: Host, folder: str, facts: dict[str, str], card: str) -> Device | None:
-    where = parts(facts.get("PCI_SLOT_NAME", ""))
-    if where is None:
-        return None
+    where = parts(facts.get("PCI_SLOT_NAME", "")) or (card, 0)
     vendor, _, device = facts.get("PCI_ID", "").lower().partition(":")
     if not re.fullmatch(r"[0-9a-f]{1,4}", vendor):
         vendor = _id(host, folder, "vendor")
@@ -114,6 +116,27 @@ def revision(host: Host, folder: str) -> str | Unknown:
     if isinstance(raw, Unknown) or len(raw) < 64:
         return number
     return f"{raw[8]:02x}"
+
+
+def render_slot(host: Host, minor: int | Unknown) -> str | None:
+    """The slot behind `/dev/dri/renderD<minor>`, by which KFD's nodes name their card."""
+    if isinstance(minor, Unknown):
+        return None
+    facts = pairs(host.read(f"{DRM}/renderD{minor}/device/uevent"), "=")
+    where = parts(facts.get("PCI_SLOT_NAME", ""))
+    return where[0] if where else None
+
+
+def graphics_core(host: Host, folder: str) -> str | Unknown:
+    """The version of the graphics core, `12.0.1`, from ip_discovery (hardware id 11)."""
+    for die in host.find(f"{folder}/ip_discovery/die/0/11/*")[:4]:
+        numbers = [
+            whole(host.read(f"{die}/{name}"), name, 0, 99)
+            for name in ("major", "minor", "revision")
+        ]
+        if not any(isinstance(number, Unknown) for number in numbers):
+            return ".".join(str(number) for number in numbers)
+    return Unknown("the card has no ip_discovery (an older kernel)")
 
 
 def memory(host: Host, folder: str) -> dict[str, int | Unknown]:

@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
-_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 1, 5, 10, 14
+_DT_NEEDED, _DT_STRTAB, _DT_SONAME = 1, 5, 14
 _MOST = 1 << 20
 
 
@@ -51,13 +51,14 @@ def _names(
     by_tag = dict(entries)
     where = by_tag.get(_DT_STRTAB, 0)
     place = next((at + where - v for v, at, length in loads if v <= where < v + length), where)
-    text = _part(file, place, min(by_tag.get(_DT_STRSZ, 0), _MOST))
 
     def name(at: int) -> str:
-        return text[at : text.find(b"\0", at)].decode(errors="replace") if at < len(text) else ""
+        # the table of a large library is hundreds of MiB: each name is read where it stands
+        return _part(file, place + at, 256).partition(b"\0")[0].decode(errors="replace")
 
-    needed = [name(value) for tag, value in entries if tag == _DT_NEEDED]
-    return [one for one in needed if one][:200], name(by_tag.get(_DT_SONAME, len(text)))
+    needed = [name(value) for tag, value in entries if tag == _DT_NEEDED][:200]
+    soname = by_tag.get(_DT_SONAME)
+    return [one for one in needed if one], "" if soname is None else name(soname)
 
 
 def _part(file: Any, offset: int, size: int) -> bytes:

@@ -34,9 +34,14 @@ def devices(
     for index, node in enumerate(gpus):
         slot = node.slot()
         device = None if isinstance(slot, Unknown) else amd.get(slot) or rest.get(slot)
+        if device is None:  # an old kernel tells no domain, a strange one no location
+            minor = node.value("drm_render_minor", 1, 1 << 20)
+            device = amd.get(drm.render_slot(host, minor) or "")
         made.append(_device(host, products, node, device, index, cpus))
     seen = {gpu["slot"][:-2] for gpu in made if isinstance(gpu["slot"], str)}
-    alone = [device for slot, device in (amd | rest).items() if slot not in seen]
+    seen |= {gpu["card"] for gpu in made if isinstance(gpu["card"], str)}
+    both = (amd | rest).values()
+    alone = [one for one in both if one.slot not in seen and one.card not in seen]
     made += [_device(host, products, None, device, None, cpus) for device in alone]
     _mark_partitions(made)
     _fill_views(made, nodes)
@@ -75,6 +80,8 @@ def _device(
     }
     made |= _memory(host, node, device, made["integrated"] is True)
     made |= _of_card(host, device)
+    if isinstance(gfx, Unknown) and isinstance(made["gc"], str):
+        made["gfx"] = _likely(gfx, made["gc"])
     return {
         key: value if isinstance(value, dict) and "unknown" in value else told(value)
         for key, value in made.items()
@@ -83,6 +90,13 @@ def _device(
 
 def _ids(host: Host, node: kfd.Node | None, device: drm.Device | None) -> dict[str, Any]:
     if device is not None:
+        if drm.parts(f"{device.slot}.0") is None:
+            return {
+                "slot": Unknown(f"nothing tells the slot of {device.card}"),
+                "vendor": device.vendor,
+                "device": device.device,
+                "revision": device.revision,
+            }
         function = device.function
         if node is not None:
             function = known(node.value("location_id"), 0) & 7
@@ -117,6 +131,17 @@ def _gfx(node: kfd.Node | None, products: Products, device: str) -> tuple[str | 
     if isinstance(by_id, Unknown):
         return Unknown(f"{gfx.reason}; {by_id.reason}"), ""
     return by_id, "device id"
+
+
+def _likely(why: Unknown, core: str) -> dict[str, Any]:
+    """A card that no table has: its graphics core's version is the target's, but for gfx942."""
+    major, minor, revision = (int(part) for part in core.split("."))
+    name = "gfx942" if core == "9.4.3" else f"gfx{major}{minor:x}{revision:x}"
+    return {
+        "unknown": why.reason,
+        "candidates": [name],
+        "because": f"the graphics core is {core} (ip_discovery), which is not the target's name",
+    }
 
 
 def _wave(products: Products, gfx: str | Unknown) -> int | Unknown:
@@ -205,7 +230,7 @@ def _memory(
 def _of_card(host: Host, device: drm.Device | None) -> dict[str, Any]:
     if device is None:
         gone = Unknown("DRM's view of the card is not there")
-        names = ("driver", "card", "link", "bridges", "screens", "power_cap")
+        names = ("driver", "card", "link", "bridges", "screens", "power_cap", "gc")
         return dict.fromkeys(names, gone) | {"firmware": {}}
     return {
         "driver": device.driver,
@@ -215,6 +240,7 @@ def _of_card(host: Host, device: drm.Device | None) -> dict[str, Any]:
         "screens": drm.connectors(host, device),
         "power_cap": _power(host, device.folder),
         "firmware": drm.firmware(host, device.folder),
+        "gc": drm.graphics_core(host, device.folder),
     }
 
 

@@ -27,6 +27,8 @@ from reefwatch.gather.machine.products import Products
 from reefwatch.gather.machine.replay import complete, knows_environ
 from reefwatch.gather.machine.values import fact, told
 
+_KFD_DEV = "/sys/class/kfd/kfd/dev"
+
 
 def take(host: Host, tables: Tables) -> dict[str, Fact]:
     """All facts about the machine, by name. Never raises for what a file holds."""
@@ -86,6 +88,7 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
             kfd.TOPOLOGY,
         ),
         "machine.kfd": fact("machine.kfd", _kfd(host, nodes), kfd.TOPOLOGY),
+        "machine.kfd_dev": fact("machine.kfd_dev", host.read(_KFD_DEV), _KFD_DEV),
         "machine.other_gpus": fact("machine.other_gpus", others if looked else nothing, source),
         "machine.nvidia": fact("machine.nvidia", nvidia, "/proc/driver/nvidia"),
         "machine.holders": fact("machine.holders", _holders(host), "/sys/class/kfd/kfd/proc"),
@@ -249,15 +252,18 @@ def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     torch = facts["machine.torch"]
     built: Mapping[str, Any] = torch.value if isinstance(torch, Evidence) else {}  # type: ignore[assignment]
     driver: Any = facts["machine.driver"]
+    nvidia = facts["machine.nvidia"]
     packages: Any = facts["machine.packages"]
     shown = facts["machine.shown"]
     seen = [g["gfx"] for g in devices if isinstance(shown, Unknown) or g["index"] in shown.value]  # type: ignore[operator]
     return {
         "machine.bad_firmware": fact(
-            "machine.bad_firmware", known_bad.firmware(tables), "machine.toml"
+            "machine.bad_firmware", known_bad.firmware(tables) if targets else [], "machine.toml"
         ),
         "machine.cuda_drivers": fact(
-            "machine.cuda_drivers", known_bad.cuda_drivers(tables), "machine.toml"
+            "machine.cuda_drivers",
+            [] if isinstance(nvidia, Unknown) else known_bad.cuda_drivers(tables),
+            "machine.toml",
         ),
         "machine.driver_pairs": fact(
             "machine.driver_pairs",

@@ -14,6 +14,8 @@ from reefwatch.gather.host import Host
 from reefwatch.gather.machine.values import known, pairs, whole
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
+_SAME = "/sys/devices/virtual/kfd/kfd/topology"
+"""Where the link of the class leads to; a copied tree may have lost the link."""
 _NO_ATOMICS = 0b1100
 """CRAT_IOLINK_FLAGS_NO_ATOMICS_32_BIT and _64_BIT of an io_link from a GPU to a CPU."""
 
@@ -90,11 +92,11 @@ class Node:
 
 def nodes(host: Host) -> tuple[Node, ...] | Unknown:
     """All nodes in the order of their numbers, in which HIP counts the GPUs among them."""
-    folder = f"{TOPOLOGY}/nodes"
-    names = [name for name in host.names(folder) if name.isascii() and name.isdecimal()]
-    if not names:
-        return Unknown(f"there is no node in {folder}")
-    return tuple(_node(host, f"{folder}/{name}", int(name[:9])) for name in names)
+    for folder in (f"{TOPOLOGY}/nodes", f"{_SAME}/nodes"):
+        names = [name for name in host.names(folder) if name.isascii() and name.isdecimal()]
+        if names:
+            return tuple(_node(host, f"{folder}/{name}", int(name[:9])) for name in names)
+    return Unknown(f"there is no node in {TOPOLOGY}/nodes")
 
 
 def _node(host: Host, folder: str, number: int) -> Node:

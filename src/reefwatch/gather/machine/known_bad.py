@@ -15,8 +15,8 @@ def matching(
     tables: Tables, targets: Sequence[str], rocm: str | None, torch: str | None
 ) -> list[dict[str, Any]]:
     """Rows that fit a card and the ROCm and torch in use; what cannot be told is not matched."""
-    found = []
-    for row in tables.rocm.get("regression", ()):
+    found: list[dict[str, Any]] = []
+    for row in tables.rocm.get("regression", ()) if targets else ():
         hit = [gfx for gfx in targets if fits_target(str(row.get("arch", "")), gfx)]
         fits = fits_release(str(row.get("rocm", "")), rocm, torch)
         if not hit or fits == "no":
@@ -114,7 +114,7 @@ def pairs(tables: Tables, driver: Mapping[str, Any]) -> dict[str, Any] | None:
         minors = list(dict.fromkeys(".".join(one.split(".")[:2]) for one in listed))
         source = f"rocm.toml, amdgpu_driver of driver {release}"
         return {"pairs": minors, "source": source, "grade": "measured"} if minors else None
-    for row in tables.machine.get("module", ()):
+    for row in tables.machine.get("module", ()) if text else ():
         if row["version"] == text:
             spaces = tables.rocm.get("kmd_user_space", {}).get(row["kmd"], ())
             minors = [space.removesuffix(".x") for space in spaces]

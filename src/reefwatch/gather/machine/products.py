@@ -7,6 +7,7 @@ not in the table, all are candidates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from reefwatch.core.fact import Unknown
@@ -17,13 +18,22 @@ class Products:
     """The table of cards, by device id."""
 
     def __init__(self, tables: Tables) -> None:
-        self._by_device: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-        self._arch: Mapping[str, Any] = tables.gpus.get("arch", {})
-        for row in tables.gpus.get("gpu", ()):
+        self._tables = tables
+
+    @cached_property
+    def _by_device(self) -> dict[str, list[tuple[str, Mapping[str, Any]]]]:
+        found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        for row in self._tables.gpus.get("gpu", ()):
             for pci in row.get("pci", ()):
                 device = str(pci.get("device", "")).lower().removeprefix("0x")
                 revision = str(pci.get("revision", "")).lower().removeprefix("0x")
-                self._by_device.setdefault(device.zfill(4), []).append((revision, row))
+                found.setdefault(device.zfill(4), []).append((revision, row))
+        return found
+
+    @property
+    def _arch(self) -> Mapping[str, Any]:
+        arch: Mapping[str, Any] = self._tables.gpus.get("arch", {})
+        return arch
 
     def rows(self, device: str, revision: str | Unknown) -> list[Mapping[str, Any]]:
         """The rows that the card may be; more than one where it is not told apart."""

@@ -10,21 +10,24 @@ from typing import Any
 
 from reefwatch.core.fact import Unknown
 from reefwatch.data.tables import Tables
-from reefwatch.gather.host import Host, LiveHost, Ran
+from reefwatch.gather.host import Host, Ran
 from reefwatch.gather.machine import access, variables, wheels
 from reefwatch.gather.machine.replay import manifest
 
 _IDS = re.compile(rb"^((?:unique|hive)_id) (\d+)$", re.MULTILINE)
 _OEM = re.compile(rb"^(platform_(?:oem|id)) \d+$", re.MULTILINE)
 _UUID = re.compile(r"GPU-([0-9a-fA-F]{16})")
-_MORE = ("HOME", "container")
+_MORE = ("container",)
+_LOOKED_FOR = re.compile(r"rocm|core-|libamdhip64|.*gfx|_C|libbitsandbytes|libtorch_(?:hip|cuda)")
+"""Of folders of the system and of packages only these names are told."""
 
 
-class RecordingHost(LiveHost):
+class RecordingHost(Host):
     """One machine, with a memory. Site folders get names of their own: their paths tell users."""
 
     def __init__(self, host: Host, tables: Tables) -> None:
         self._host, self._tables = host, tables
+        self.recorded = host
         self._files: dict[str, bytes] = {}
         self._refused: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
@@ -76,7 +79,7 @@ class RecordingHost(LiveHost):
         for path, raw in self._files.items():
             found[_moved(path, moved)] = self._anonymous(path, raw)
         for folder, names in self._names.items():
-            self._list(found, _moved(folder, moved), folder, names)
+            self._list(found, _moved(folder, moved), folder, names, folder in moved)
         for path in self._there:
             found.setdefault(_moved(path, moved), b"")
         for path, target in self._targets.items():
@@ -100,12 +103,17 @@ class RecordingHost(LiveHost):
         return {**process, "python": python, "binaries": binaries} if process else {}, moved
 
     def _list(
-        self, found: dict[str, bytes | str], shown: str, folder: str, names: Sequence[str]
+        self,
+        found: dict[str, bytes | str],
+        shown: str,
+        folder: str,
+        names: Sequence[str],
+        site: bool,
     ) -> None:
         """An empty file stands for a name that was listed and not read."""
-        site = folder.endswith(("site-packages", "dist-packages"))
+        whole = folder.startswith(("/sys/", "/proc/", "/dev/", "/var/lib/dkms"))
         for name in names:
-            if site and not _of_ours(name):
+            if not whole and not (_of_ours(name) if site else _LOOKED_FOR.match(name)):
                 continue
             found.setdefault(f"{shown.rstrip('/')}/{name}", b"")
 
@@ -113,7 +121,7 @@ class RecordingHost(LiveHost):
         patterns = [*variables.patterns(self._tables), *_MORE]
         kept = {}
         for name, value in sorted(self._host.environ.items()):
-            if name != "HOME" and any(fnmatchcase(name, pattern) for pattern in patterns):
+            if any(fnmatchcase(name, pattern) for pattern in patterns):
                 kept[name] = _UUID.sub(self._uuid, _moved(value, moved))
         return kept
 
@@ -133,7 +141,7 @@ class RecordingHost(LiveHost):
             from reefwatch.gather.machine import system
 
             words = system.command_line(self._host)
-            return b"" if isinstance(words, Unknown) else (" ".join(words) + " \n").encode()
+            return b"" if isinstance(words, Unknown) else f"scrubbed {' '.join(words)}\n".encode()
         if path == "/proc/cpuinfo":
             return raw[: 1 << 16]
         return raw

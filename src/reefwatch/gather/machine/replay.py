@@ -50,11 +50,13 @@ class CapturedHost(ReplayedHost):
 
 def knows_environ(host: Host) -> bool:
     """Whether the variables of the machine are known; a tree may hold none."""
+    host = getattr(host, "recorded", host)
     return not isinstance(host, ReplayedHost) or host.exists("/environ.json")
 
 
 def complete(host: Host) -> bool:
     """Whether what is not there is known to be absent, rather than not captured."""
+    host = getattr(host, "recorded", host)
     return isinstance(host, LiveHost) or getattr(host, "complete", False) is True
 
 

@@ -13,16 +13,24 @@ _MORE = ("HSA_OVERRIDE_GFX_VERSION_*", "MIOPEN_*", "CUDA_LAUNCH_BLOCKING", "ROCM
 
 
 def patterns(tables: Tables) -> list[str]:
-    return [*(str(row["name"]) for row in tables.env_vars.get("var", ())), *_MORE]
+    """Names of the variables that matter, some with a `*`."""
+    return [*tables.variable_names, *_MORE]
 
 
 def is_set(environ: Mapping[str, str], tables: Tables) -> dict[str, dict[str, Any]]:
     """By name, what is set: its value, and what the table says of it, with its grade."""
+    wanted = patterns(tables)
+    plain, several = set(wanted), [pattern for pattern in wanted if "*" in pattern]
+    names = [
+        name
+        for name in sorted(environ)
+        if name in plain or any(fnmatchcase(name, pattern) for pattern in several)
+    ]
+    if not names:
+        return {}  # the usual case, in which the table need not be parsed
     rows: dict[str, Any] = {str(row["name"]): row for row in tables.env_vars.get("var", ())}
     found = {}
-    for name in sorted(environ):
-        if not any(fnmatchcase(name, pattern) for pattern in patterns(tables)):
-            continue
+    for name in names:
         row: Any = rows.get(name) or next(
             (row for pattern, row in rows.items() if "*" in pattern and fnmatchcase(name, pattern)),
             {},

@@ -31,7 +31,8 @@ def normal(name: str) -> str:
 
 
 def wanted(name: str) -> bool:
-    return any(fnmatchcase(normal(name), pattern) for pattern in WANTED)
+    name = normal(name)
+    return name in WANTED or any(fnmatchcase(name, pattern) for pattern in WANTED if "*" in pattern)
 
 
 def installed(host: Host, sites: Sequence[str]) -> dict[str, dict[str, str]]:

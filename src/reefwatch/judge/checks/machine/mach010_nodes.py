@@ -37,6 +37,13 @@ def _set(container: str = "", **nodes: Any) -> Case:
         _set(kfd=_OK, render={"open": "EACCES", "gid": 44, "mode": "0660"}),
         _set(kfd=_OK),
         _set(kfd={"open": "ENOMEM"}, render=_OK),
+        case(
+            GPU,
+            nodes={_KFD: _OK | {"device": "10:1"}, _RENDER: _OK},
+            person=_PERSON,
+            container="docker",
+            kfd_dev="235:0",
+        ),
     ),
 )
 def nodes(case: Case) -> Iterator[Finding]:
@@ -54,6 +61,15 @@ def nodes(case: Case) -> Iterator[Finding]:
     found: Mapping[str, Mapping[str, Any]] = case.value("machine.nodes")
     inside = case.value("machine.container")
     rows = {path: row for path, row in found.items() if path != _KFD}
+    number, wanted = found.get(_KFD, {}).get("device"), case.known("machine.kfd_dev")
+    if number and wanted and number != wanted:
+        yield Finding(
+            f"{_KFD} is device {number}, and KFD is {wanted}: it is another file of that name",
+            (Evidence(_KFD, number, source="stat(2), /sys/class/kfd/kfd/dev"),),
+            why="every use: what is opened is not the driver",
+            fix=f"sudo rm {_KFD}; sudo mknod {_KFD} c {wanted.replace(':', ' ')}; in a container "
+            f"start it with {_RUN}",
+        )
     yield from _one(_KFD, found.get(_KFD, {"open": "ENOENT"}), inside, case)
     if not rows:
         yield from _one("/dev/dri/renderD*", {"open": "ENOENT"}, inside, case)

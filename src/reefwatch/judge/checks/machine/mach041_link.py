@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from reefwatch.core.check import check
 from reefwatch.core.claim import Tolerance
@@ -22,7 +23,16 @@ def _doubt(case: Case) -> str:
     links = [gpu["link"] for gpu in devices(case)]
     bare = [link for link in links if known(link) and "max_width" not in link]
     reasons = [link["unknown"] for link in links if known(link) is None]
+    reasons += [
+        f"the card's own link alone is seen, not its slot's: {_why(gpu)}"
+        for gpu in devices(case)
+        if known(gpu["link"]) and known(gpu["bridges"]) is None and gpu["integrated"] is not True
+    ]
     return reasons[0] if reasons else "the most lanes of a card are not told" if bare else ""
+
+
+def _why(gpu: Mapping[str, Any]) -> str:
+    return str(gpu["bridges"]["unknown"])
 
 
 @check(
