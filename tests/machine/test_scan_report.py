@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,11 @@ from reefwatch.api.scan import scan
 from reefwatch.core.errors import UsageError
 from reefwatch.core.finding import Verdict
 from reefwatch.core.report import ExitPolicy, Report, exit_code
-from reefwatch.gather.host import ReplayedHost
+from reefwatch.gather.machine.replay import CapturedHost
 from reefwatch.show import json as as_json
 from tests.machine import bundles
+
+SYSFS = Path(__file__).parents[1] / "data" / "sysfs"
 
 
 @pytest.fixture
@@ -49,18 +52,16 @@ def test_held_and_broken(folder):
 
 def test_no_gpu_is_no_verdict(folder, tmp_path):
     (tmp_path / "empty").mkdir()
-    report = scan(folder, host=ReplayedHost(tmp_path / "empty"))
+    report = scan(folder, host=CapturedHost(tmp_path / "empty"))
     assert set(verdicts(report).values()) == {Verdict.UNPROVEN}
 
 
-def test_the_gpus_of_the_machine_are_taken(folder, tmp_path):
-    node = tmp_path / "m/sys/class/kfd/kfd/topology/nodes"
-    for number, text in enumerate(["simd_count 0\n", "gfx_target_version 110000\n"]):
-        (node / str(number)).mkdir(parents=True)
-        (node / str(number) / "properties").write_text(text)
-    report = scan(folder / "hip", host=ReplayedHost(tmp_path / "m"))
+def test_the_gpus_of_the_machine_are_taken(folder):
+    report = scan(folder / "hip", host=CapturedHost(SYSFS / "rx7900xtx-kfd-only"))
     assert report.records[0].fact("codes.gpus").value == ["gfx1100"]  # type: ignore[union-attr]
     assert verdicts(report)["MACH201"] is Verdict.HELD
+    report = scan(folder / "hip", host=CapturedHost(SYSFS / "rx6900xt"))
+    assert verdicts(report)["MACH201"] is Verdict.BROKEN
 
 
 def test_what_cannot_be_read_proves_nothing(folder):

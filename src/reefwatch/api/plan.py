@@ -192,21 +192,22 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def _card(host: Any) -> tuple[str, str]:
-    """(vendor, card or target) of this machine."""
-    from reefwatch.core.fact import Evidence
-    from reefwatch.gather.machine.code_objects import facts
+    """(vendor, card or target) of this machine; of several, the one that is no part of a processor.
 
-    amd = facts.present(host)
-    if isinstance(amd, Evidence) and isinstance(amd.value, list):
-        return "amd", str(amd.value[0])
-    if host.find("/proc/driver/nvidia/gpus/*"):
-        return "nvidia", "NVIDIA"
-    vendors = [host.read(path) for path in host.find("/sys/class/drm/card*/device/vendor")]
-    if "0x1002" in vendors:
-        raise UsageError(
-            "an AMD card is here that the kernel's compute driver does not show: --gpu"
-        )
-    return "cpu", "cpu"
+    Raises UsageError for an AMD card that cannot be named.
+    """
+    from reefwatch.api import scan
+    from reefwatch.core.fact import Evidence
+
+    found = scan.cards(host)
+    rows: Any = found.value if isinstance(found, Evidence) else ()
+    known = [row for row in rows if isinstance(row.get("gfx"), str)]
+    if known:
+        best = min(known, key=lambda row: row.get("integrated") is True)
+        return "amd", best["name"] if isinstance(best["name"], str) else best["gfx"]
+    if rows:
+        raise UsageError("an AMD card is here whose target is not known; --gpu names it")
+    return ("nvidia", "NVIDIA") if host.find("/proc/driver/nvidia/gpus/*") else ("cpu", "cpu")
 
 
 def _system(host: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reefwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from reefwatch.core.fact import Fact
     from reefwatch.core.record import Record
     from reefwatch.core.report import Report
 
@@ -49,12 +50,11 @@ def gathered(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Record:
     """The record of a scan, for a verb that judges it among other things. Raises UsageError."""
-    from reefwatch.gather.host import LiveHost
     from reefwatch.gather.machine.code_objects import facts
     from reefwatch.gather.machine.code_objects import scan as eyes
 
     try:
-        against = facts.given(gpus) if gpus else facts.present(host or LiveHost())
+        against = facts.given(gpus) if gpus else facts.present(cards(host))
     except ValueError as error:
         raise UsageError(f"--gpu: {error}") from None
     try:
@@ -62,3 +62,12 @@ def gathered(
     except OSError as error:
         raise UsageError(f"--scan {os.fspath(path)}: {error.strerror or error}") from None
     return facts.record(found, against)
+
+
+def cards(host: Any = None) -> Fact:
+    """The AMD GPUs of a machine (default: this one), as doctor sees them: `machine.gpus`."""
+    from reefwatch.data import tables
+    from reefwatch.gather.host import LiveHost
+    from reefwatch.gather.machine import inventory
+
+    return inventory.take(host or LiveHost(), tables.load())["machine.gpus"]

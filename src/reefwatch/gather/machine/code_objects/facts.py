@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from reefwatch.core.fact import Evidence, Fact, Unknown
 from reefwatch.core.record import Event, Record
 from reefwatch.data import targets
-from reefwatch.gather.host import Host
 from reefwatch.gather.machine.code_objects.scan import Scan
-
-_NODES = "/sys/class/kfd/kfd/topology/nodes/*/properties"
 
 
 def record(found: Scan, gpus: Fact) -> Record:
@@ -58,19 +56,13 @@ def given(names: Sequence[str]) -> Fact:
     return Evidence("codes.gpus", list(dict.fromkeys(filter(None, known))), source="--gpu")
 
 
-def present(host: Host) -> Fact:
-    """The AMD GPUs of this machine by the kernel's topology, whatever overrides are set."""
-    found: list[str] = []
-    for path in host.find(_NODES):
-        text = host.read(path)
-        if isinstance(text, Unknown):
-            continue
-        rows = dict(line.split(None, 1) for line in text.splitlines() if " " in line.strip())
-        value = rows.get("gfx_target_version", "0").strip()
-        if value.isdecimal() and int(value):
-            number = int(value)
-            name = f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}"
-            found.append(name)
+def present(gpus: Fact) -> Fact:
+    """The targets of this machine's AMD GPUs, of its inventory (`machine.gpus`)."""
+    if isinstance(gpus, Unknown):
+        return gpus
+    rows: Any = gpus.value
+    found = [row["gfx"] for row in rows if isinstance(row.get("gfx"), str)]
     if not found:
-        return Unknown("no AMD GPU is known to the kernel here; --gpu gfx1100 names one")
-    return Evidence("codes.gpus", list(dict.fromkeys(found)), source="KFD topology")
+        more = " whose target is known" if rows else ""
+        return Unknown(f"no AMD GPU{more} is to be seen here; --gpu gfx1100 names one")
+    return Evidence("codes.gpus", list(dict.fromkeys(found)), source=gpus.source)
