@@ -11,9 +11,11 @@ from collections.abc import Callable
 import pytest
 
 import reefwatch
-from reefwatch.api import lock
+from reefwatch.api import judging, lock
 from reefwatch.core.errors import UnreadableRecord
+from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Verdict
+from reefwatch.core.record import Record
 from reefwatch.core.report import ExitPolicy, Report, exit_code
 from reefwatch.gather.machine import mapped
 from reefwatch.gather.machine.digests import Digests, mark
@@ -430,3 +432,31 @@ def test_run_locked(tmp_path):
     assert call(*quiet, "--locked=reefwatch.lock", "use.py", str(library)) == 3
     assert call("lock", "--check") == 3
     assert call(*quiet, "--locked=gone.lock", "use.py") == 2
+
+
+def test_a_lock_counts_in_a_process_that_only_started_others():
+    """Its children were not held against the lock; what was found of the parent is not lost."""
+    same = lock.drift_facts({"packages": {"torch": "1"}}, {"packages": {"torch": "2"}}, "a", "b")
+    watched = Evidence("watch.children", {"spawned": 1, "watched": 1})
+    parent = Record({"rank": 0}, {**same, "watch.children": watched})
+    child = Record({"rank": 0, "group": "spawned-1"}, {"run.steps": Evidence("run.steps", {})})
+    report = judging.judged("report", [parent, child])
+    assert told(report)["MACH211"] == ["packages.torch"]
+    assert "MACH001" not in {outcome.code for outcome in report.outcomes}
+    alone = judging.judged("report", [child])
+    assert not [one for one in alone.outcomes if one.contract == "machine"]
+
+
+def test_what_cannot_be_frozen_is_unproven(machine, tmp_path, monkeypatch):
+    lock.lock(tmp_path / "a.lock", machine.freeze())
+
+    def fails(**_: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(lock, "here", fails)
+    under = lock.Locked(tmp_path / "a.lock")
+    under.look()
+    report = judging.judged("run", [Record({}, {**under.begun(), **under.ended()})])
+    outcomes = [one for one in report.outcomes if one.contract == "machine"]
+    assert {one.verdict for one in outcomes} == {Verdict.UNPROVEN} and len(outcomes) == 5
+    assert "RuntimeError: no" in outcomes[0].reason

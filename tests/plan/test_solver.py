@@ -145,6 +145,7 @@ gpu=gfx1100 with=flash              library  in no table                  withou
 gpu=gfx1100 rocm=10.1 with=bnb      library  no library for ROCm 10.1.0   without bnb
 gpu=cpu with=bitsandbytes           library  for a GPU                    without bitsandbytes
 gpu=gfx1100 os=windows-11           system   only Linux                   on Ubuntu 24.04
+gpu=Arc A770                        card     is an Intel card             on the CPU
 gpu=banana                          card     in no table                  on the CPU
 gpu=RTX 4090 torch=2.12 with=vllm   library  no vllm that is known        without vllm
 """

@@ -66,6 +66,7 @@ def run(
         from reefwatch.api.lock import Locked
 
         under = Locked(locked)
+        under.look()
     session.start(on_status)
     if under is not None:
         session.tell("lock", under.begun)

@@ -144,29 +144,35 @@ class Locked:
 
         self.path = os.fspath(path)
         self.there = store.read(Path(path))
-        self.frozen = here(flags="flags" not in self.there.get("unknown", {}))
+        self.frozen: Frozen | None = None
+        self._failed = "what is here was not looked at"
+
+    def look(self) -> None:
+        """Freeze what is here. What fails is told by the facts, never raised."""
+        try:
+            self.frozen = here(flags="flags" not in self.there.get("unknown", {}))
+        except Exception as error:
+            self._failed = f"what is here could not be frozen: {type(error).__name__}: {error}"
 
     def begun(self) -> dict[str, Fact]:
         """The facts of the start."""
+        if self.frozen is None:
+            there = Evidence("lock.there", dict(self.there), source=self.path)
+            return {"lock.there": there, "lock.here": Unknown(self._failed)}
         return drift_facts(self.there, self.frozen.sections, self.path, "this machine")
 
     def ended(self) -> dict[str, Fact]:
         """The facts of the end: what of the locked libraries this process has mapped, and how."""
         from reefwatch.gather.machine import mapped
 
+        if self.frozen is None:
+            return {"lock.mapped": Unknown(self._failed)}
         try:
             with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
                 maps = file.read()
         except OSError as error:
             return {"lock.mapped": Unknown(f"/proc/self/maps: {error.strerror or error}")}
-        told = mapped.replaced(maps, self.frozen.digests.cache, self._libraries())
-        return {"lock.mapped": Evidence("lock.mapped", told, source="/proc/self/maps")}
-
-    def _libraries(self) -> list[str]:
         names = self.frozen.sections.get("libraries", {})
-        return [
-            os.path.join(site, name)
-            for name in names
-            for site in ([""] if os.path.isabs(name) else self.frozen.sites)
-            if os.path.isabs(name) or os.path.lexists(os.path.join(site, name)) or site
-        ]
+        paths = [os.path.join(site, name) for name in names for site in self.frozen.sites]
+        told = mapped.replaced(maps, self.frozen.digests.cache, dict.fromkeys(paths))
+        return {"lock.mapped": Evidence("lock.mapped", told, source="/proc/self/maps")}

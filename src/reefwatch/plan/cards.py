@@ -35,6 +35,8 @@ def resolve(wishes: Wishes, gpus: Mapping[str, Any]) -> Wishes | Conflict:
     if len(archs) > 1:
         names = ", ".join(f"{row['name']} ({row['arch']})" for row in found[:6])
         return Conflict("card", f"{text!r} can be several cards: {names}")
+    if re.search(r"\b(?:intel|arc)\b", text, re.IGNORECASE):
+        return Conflict("card", f"{text!r} is an Intel card: the tables know none")
     if _NVIDIA.search(text):
         return replace(wishes, vendor="nvidia")
     short = {_short(row["name"]): row["name"] for row in gpus["gpu"]}
