@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import reefwatch
+from tests.machine.machines import desktop, write
 
 HERE = Path(__file__).resolve().parent
 AIM = 0.25
@@ -77,12 +80,14 @@ def install(folder: Path) -> dict[str, str]:
     return dict(zip(TOOLS, told.stdout.split(), strict=True))
 
 
-def commands(folder: Path, versions: dict[str, str]) -> list[Timed]:
+def commands(folder: Path, versions: dict[str, str], amd: Path) -> list[Timed]:
     python, bin_ = sys.executable, folder / "bin"
+    replayed = [python, "-m", "reefwatch", "doctor", "--root", str(amd)]
     found = [
         Timed("python -c pass", [python, "-c", "pass"], bare=""),
         Timed("reefwatch doctor", [python, "-m", "reefwatch", "doctor"]),
         Timed("reefwatch doctor --json", [python, "-m", "reefwatch", "doctor", "--json"]),
+        Timed("reefwatch doctor --root (a desktop with an RX 7900 XTX)", replayed),
     ]
     if versions:
         found += [
@@ -123,8 +128,9 @@ def main() -> int:
     parser.add_argument("--tools", type=Path, help="environment of the other tools; else left out")
     given = parser.parse_args()
     versions = install(given.tools) if given.tools else {}
-    rows = commands(given.tools or Path(), versions)
     with tempfile.TemporaryDirectory() as cache:
+        amd = write(Path(cache) / "desktop", desktop())
+        rows = commands(given.tools or Path(), versions, amd)
         for row in rows:
             once(row.argv, cache)  # compiles
         for number in range(given.rounds):
@@ -136,7 +142,7 @@ def main() -> int:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     (results / "cpu-doctor.md").write_text(text)
-    over = rows[1].cpu() - rows[0].cpu()
+    over = max(row.cpu() for row in rows[1:4]) - rows[0].cpu()
     print(f"aim {AIM} s: {'met' if over <= AIM else 'missed'} ({over:.3f} s)", file=sys.stderr)
     return 0 if over <= AIM else 1
 

@@ -118,7 +118,7 @@ def faults() -> tuple[str, bool]:
         good &= not noise
         lines.append(f"| none | | | {', '.join(noise) or 'none'} |")
         for number, (name, (code, changed, _)) in enumerate(test_machines.FAULTS.items()):
-            report = machine.doctor(root=write(Path(made) / str(number), desktop(**dict(changed))))
+            report = test_machines.fault(Path(made) / str(number), dict(changed))
             broken = {o.code for o in report.outcomes if o.severity > Severity.NOTE}
             good &= code in broken
             besides = ", ".join(sorted(broken - {code})) or "none"

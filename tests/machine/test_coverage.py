@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reefwatch.core.check import Check
+from reefwatch.core.finding import Severity
 from reefwatch.judge import engine
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +41,11 @@ def test_checks_named_there_exist() -> None:
 def test_every_group_has_checks(group: int) -> None:
     (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {group} ")]
     assert re.search(r"MACH\d{3}", line)
+
+
+@pytest.mark.parametrize("check", engine.load("machine"), ids=lambda check: check.code)
+def test_every_finding_says_for_which_use_and_what_to_do(check: Check) -> None:
+    for case in check.bad:
+        for finding in check.rule(case):
+            assert finding.fix or check.severity is Severity.NOTE
+            assert finding.why or finding.cost or check.severity is Severity.NOTE

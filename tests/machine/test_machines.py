@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def test_a_sound_desktop_has_nothing_wrong(tmp_path: Path) -> None:
 
 EACCES = {"open": "EACCES", "gid": 109, "mode": "0660"}
 OK = {"open": "ok", "gid": 109, "mode": "0660"}
+STRIX_HALO = {
+    f"{NODES}/1/properties": node(gfx_target_version=110501, device_id=0x1586, unique_id=0),
+}
+CARD = "sys/class/drm/card0/device"
+LINK = "sys/devices/pci0000:00/0000:00:02.1/0000:02:00.0/0000:03:00.0/x"
+TWO = {
+    f"{NODES}/2/properties": node(location_id=0x0B00, unique_id=77, drm_render_minor=129),
+}
 FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "override that is not needed": (
         "MACH001", {"environ": {"HSA_OVERRIDE_GFX_VERSION": "11.0.0"}}, "gfx1100 already"),
@@ -97,13 +106,68 @@ FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"commands.json": json.dumps([
             {"argv": ["dmesg"], "code": 0, "err": "", "out": "amdgpu: ring comp_1.0.0 timeout"}])},
         "ring comp_1.0.0"),
+    "TunableOp": ("MACH004", {"environ": {"PYTORCH_TUNABLEOP_ENABLED": "1"}}, "TUNABLEOP"),
+    "forced hipBLASLt": (
+        "MACH005", {"environ": {"TORCH_BLAS_PREFER_HIPBLASLT": "1"}}, "prefers hipBLAS"),
+    "enforced search": ("MACH006", {"environ": {"MIOPEN_FIND_ENFORCE": "3"}}, "FIND_ENFORCE=3"),
+    "AITER": ("MACH007", {"environ": {"VLLM_ROCM_USE_AITER": "1"}}, "AITER"),
+    "serialised kernels": ("MACH008", {"environ": {"AMD_SERIALIZE_KERNEL": "3"}}, "SERIALIZE"),
+    "another kfd": (
+        "MACH010",
+        {"process": {"nodes": {"/dev/kfd": OK | {"device": "1:3"}, "/dev/dri/renderD128": OK}},
+         "sys__class__kfd__kfd__dev": "235:0\n"}, "another file"),
+    "firmware that hangs": (
+        "MACH022", STRIX_HALO | {f"{CARD}/fw_version/mes_fw_version": "0x83\n"},
+        "0x83"),
+    "waves on an old kernel": (
+        "MACH023", STRIX_HALO | {"proc__sys__kernel__osrelease": "6.17.8\n"}, "cwsr_enable"),
+    "driver of another ROCm": (
+        "MACH025", {"sys__module__amdgpu__version": "7.1.3.31500000\n"}, "it is listed with 10.1"),
+    "no node of KFD's": (
+        "MACH030",
+        {f"{NODES}/1/{name}": None for name in (
+            "properties", "gpu_id", "mem_banks/0/properties", "io_links/0/properties")},
+        "KFD has no node"),
+    "a chipset slot": ("MACH042", TWO | {LINK: "behind a bridge"}, "behind 1 bridge"),
+    "IOMMU without pt": (
+        "MACH043", TWO | {"sys__kernel__iommu_groups__0__x": ""}, "iommu=pt"),
+    "held power": (
+        "MACH045",
+        {"sys__class__drm__card0__device__hwmon__hwmon5__name": "amdgpu\n",
+         "sys__class__drm__card0__device__hwmon__hwmon5__power1_cap": "150000000\n",
+         "sys__class__drm__card0__device__hwmon__hwmon5__power1_cap_default": "303000000\n"},
+        "150 of 303 W"),
+    "no kernels of AMD's channel": (
+        "MACH053", {"packages": {"torch": "2.14.0+rocm10.1.0"}}, "amd-torch-device-gfx1100"),
+    "no torch": (
+        "MACH059", {"packages": {"torch": ""}, SITE + "/torch/version.py": None}, "not installed"),
+    "a card that the wheel lacks": (
+        "MACH070",
+        {f"{NODES}/1/properties": node(gfx_target_version=100302, device_id=0x73FF),
+         SITE + "/torch/lib/rocblas/library/TensileLibrary_lazy_gfx1100.dat": None,
+         "sys__class__drm__card0__device__uevent": card("0000:03:00.0", "1002:73FF")["uevent"]},
+        "gfx1032"),
+    "a release with a known defect": (
+        "MACH074",
+        {"packages": {"torch": "2.9.1+rocm6.4", "torchvision": "0.24.1+rocm6.4"},
+         f"{NODES}/1/properties": node(gfx_target_version=110001, device_id=0x747E)}, "hipBLASLt"),
 }  # fmt: skip
+
+
+def fault(root: Path, changed: dict[str, Any]) -> Report:
+    """The desktop with something changed; a path below sys/devices makes the card's real place."""
+    files, links = desktop(**changed), {}
+    if LINK in changed:
+        pci = "sys/bus/pci/devices/0000:03:00.0"
+        del files[f"{pci}/class"]
+        links = {pci: LINK.rpartition("/")[0]}
+    return doctor(root, files, links)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_one_fault_is_found(name: str, tmp_path: Path) -> None:
     code, changed, words = FAULTS[name]
-    report = doctor(tmp_path, desktop(**changed))
+    report = fault(tmp_path, changed)
     found = broken(report)
     assert code in found, report.last_line()
     told = " ".join(f.message + f.fix for f in found[code].findings)
@@ -305,3 +369,26 @@ def test_a_limit_that_a_user_set_is_told() -> None:
     tree = Path(__file__).parents[1] / "data/sysfs/rx9070xt"
     found = broken(machine.doctor(root=tree))
     assert "120 of 304 W" in found["MACH045"].findings[0].message
+
+
+def test_two_cards_of_an_old_kernel_in_one_slot_are_two(tmp_path: Path) -> None:
+    """A public capture with two Vega 10 cards, no domain, and one location for both."""
+    text = "".join(
+        line
+        for line in node(gfx_target_version=0, device_id=26720, location_id=6400).splitlines(True)
+        if not line.startswith(("domain", "gfx_target", "unique"))
+    )
+    files = {f"{NODES}/{n}/properties": f"{text}unique_id {n + 6}\n" for n in (1, 2)}
+    report = doctor(tmp_path, files)
+    assert [gpu["partition"] for gpu in gpus(report)] == [None, None]
+    assert report.records[0].facts["machine.cards"].value == 2  # type: ignore
+
+
+def test_a_card_that_radeon_drives_is_told() -> None:
+    """An HD 7870 as LACT captured it: no table has it, and ROCm cannot drive it."""
+    made = card("0000:01:00.0", "1002:6818")
+    made["uevent"] = made["uevent"].replace("amdgpu", "radeon")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {f"sys/class/drm/card0/device/{name}": text for name, text in made.items()}
+        found = broken(machine.doctor(root=write(Path(folder) / "m", files)))
+    assert "radeon" in found["MACH020"].findings[0].message

@@ -75,6 +75,20 @@ def test_a_torch_that_cannot_be_imported_is_a_reason(child: Path) -> None:
     assert row["state"] == "error" and "libroctx64" in row["detail"]
 
 
+def test_a_child_that_is_given_up_is_killed(child: Path) -> None:
+    child.write_text(
+        "import json, os, sys, time\n"
+        'os.write(int(sys.argv[1]), b\'{"begin": "sum"}\\n\')\n'
+        "time.sleep(600)\n"
+    )
+    started = smoke.Child(["cpu", "sum"], 300.0)
+    lines = started.lines()
+    assert next(lines) == {"begin": "sum"}
+    with pytest.raises(KeyboardInterrupt):
+        lines.throw(KeyboardInterrupt)
+    assert started._process.returncode == -9
+
+
 def test_a_missing_torch_is_a_reason(child: Path) -> None:
     child.write_text(
         'import os, sys\nos.write(int(sys.argv[1]), b\'{"missing": "torch is not there"}\\n\')'

@@ -1,6 +1,6 @@
 """The report on a machine as text: what is there, what is wrong, what to do.
 
-Unlike the end screen of a run nothing is cut: who asks a doctor wants to read it all. Written
+Unlike the end screen of a run it is as long as it is: who asks a doctor wants to read it. Written
 without rich, which takes as long to load as the whole look at the machine.
 """
 
@@ -20,6 +20,8 @@ _MARKS = {"broken": "✗", "warning": "!", "errored": "#", "unproven": "?", "hel
 _PLAIN = {"broken": "x", "warning": "!", "errored": "#", "unproven": "?", "held": "+", "note": "-"}
 _COLORS = {"broken": "1;31", "warning": "33", "errored": "35", "unproven": "36", "held": "32"}
 _GIB = 1 << 30
+PLACES = 20
+"""Findings of one check that are told; a code base can have hundreds of places."""
 
 
 class _Page:
@@ -55,7 +57,8 @@ def render(report: Report, *, color: bool, width: int, ascii: bool = False) -> s
     page = _Page(color, width, ascii)
     record = view.first(report)
     where = words.line(record.header.get("root") or "", 200)
-    page.put(f"reefwatch {report.command}" + (f" --root {where}" if where else ""), style="1")
+    command = words.line(record.header.get("command") or report.command, 40)
+    page.put(f"reefwatch {command}" + (f" --root {where}" if where else ""), style="1")
     for name, text in _machine(record):
         page.put(f"{name:<9} {words.line(text, 600)}", hang=10)
     page.put("")
@@ -183,8 +186,7 @@ def _outcomes(page: _Page, report: Report) -> None:
     for outcome in told:
         if outcome.verdict is Verdict.BROKEN:
             page.mark(view.mark(outcome), f"{outcome.code}  {words.line(outcome.title, 200)}")
-            for finding in outcome.findings:
-                _finding(page, finding, view.cwd(report))
+            _findings(page, outcome.findings, view.cwd(report))
     for outcome in told:
         if outcome.verdict is Verdict.ERRORED:
             page.mark("errored", f"{outcome.code}  {words.line(outcome.reason, 300)}")
@@ -201,15 +203,25 @@ def _outcomes(page: _Page, report: Report) -> None:
         page.put(f"not claimed  {view.codes(codes)}: {words.line(reason, 160)}", hang=13, style="2")
 
 
-def _finding(page: _Page, finding: Finding, cwd: str) -> None:
+def _findings(page: _Page, findings: Sequence[Finding], cwd: str) -> None:
+    """Each finding; what neighbours have in common (why, fix) is said once, below the last."""
+    for number, finding in enumerate(findings[:PLACES]):
+        after = findings[number + 1] if number + 1 < min(len(findings), PLACES) else None
+        shared = after is not None and (after.why, after.fix) == (finding.why, finding.fix)
+        _finding(page, finding, cwd, brief=shared)
+    if len(findings) > PLACES:
+        page.put(f"and {len(findings) - PLACES} more, all of them with --json", indent=4)
+
+
+def _finding(page: _Page, finding: Finding, cwd: str, brief: bool) -> None:
     place = view.place(finding.place, cwd, 200)
     weak = [e.grade.value for e in finding.evidence if e.grade.weakness]
     rows = (
         ("seen", finding.message + (f" (by a table, {weak[0]})" if weak else "")),
         ("where", place),
         ("wanted", finding.claimed),
-        ("why", "; ".join(part for part in (finding.why, finding.cost) if part)),
-        ("fix", finding.fix),
+        ("why", "" if brief else "; ".join(part for part in (finding.why, finding.cost) if part)),
+        ("fix", "" if brief else finding.fix),
     )
     for name, text in rows:
         if text:

@@ -126,7 +126,7 @@ class Child:
 
     def lines(self) -> Any:
         """The answers as they come; ends when the child does, or is silent for too long."""
-        waiting = b""
+        waiting, ended = b"", False
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._out, selectors.EVENT_READ)
@@ -136,14 +136,16 @@ class Child:
                         return
                     part = os.read(self._out, 1 << 16)
                     if not part:
+                        ended = True
                         return
                     *whole, waiting = (waiting + part).split(b"\n")
                     yield from (line for line in map(_parsed, whole) if line)
         finally:
-            self._end()
+            self._end(ended)
 
-    def _end(self) -> None:
-        if not self._hung:
+    def _end(self, ended: bool) -> None:
+        """Wait for a child that closed its pipe, kill any other: after Ctrl-C too."""
+        if ended:
             try:
                 self._process.wait(self._limit)
             except subprocess.TimeoutExpired:

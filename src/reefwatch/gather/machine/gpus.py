@@ -260,17 +260,24 @@ def _power(host: Host, folder: str) -> dict[str, float] | Unknown:
 
 
 def _mark_partitions(gpus: list[dict[str, Any]]) -> None:
-    """Devices of one card: the same slot but for the function, in KFD's view."""
+    """Devices of one card: the same slot but for the function, and the same unique id."""
     by_card: dict[str, list[dict[str, Any]]] = {}
     for gpu in gpus:
+        gpu["partition"] = None
         if gpu["node"] is not None and isinstance(gpu["slot"], str):
-            by_card.setdefault(gpu["slot"][:-2], []).append(gpu)
+            by_card.setdefault(_card(gpu), []).append(gpu)
     for group in by_card.values():
         for number, gpu in enumerate(group):
-            shared = len(group) > 1
-            gpu["partition"] = {"number": number, "seen": len(group)} if shared else None
-    for gpu in gpus:
-        gpu.setdefault("partition", None)
+            if len(group) > 1:
+                gpu["partition"] = {"number": number, "seen": len(group)}
+
+
+def _card(gpu: Mapping[str, Any]) -> str:
+    """What all devices of a card share. An old kernel tells no domain, and there two cards can
+    have one slot; their unique ids differ.
+    """
+    unique = gpu["unique_id"] if isinstance(gpu["unique_id"], str) else ""
+    return f"{gpu['slot'][:-2]} {unique}"
 
 
 def _fill_views(gpus: list[dict[str, Any]], nodes: object) -> None:
@@ -289,10 +296,10 @@ def _fill_views(gpus: list[dict[str, Any]], nodes: object) -> None:
 
 def cards(gpus: Sequence[Mapping[str, Any]]) -> int:
     """How many cards the devices are of: partitions share a slot and a unique id."""
-    keys = set()
-    for number, gpu in enumerate(gpus):
-        slot = gpu["slot"]
-        keys.add(slot[:-2] if isinstance(slot, str) else f"?{number}")
+    keys = {
+        _card(gpu) if isinstance(gpu["slot"], str) else f"?{number}"
+        for number, gpu in enumerate(gpus)
+    }
     return len(keys)
 
 

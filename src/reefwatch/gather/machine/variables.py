@@ -41,6 +41,7 @@ def is_set(environ: Mapping[str, str], tables: Tables) -> dict[str, dict[str, An
             "affects": list(row.get("affects", ())),
             "risk": str(row.get("risk", "")),
             "safe": str(row.get("safe", "")),
+            "default": str(row.get("default", "")),
             "source": str(row.get("source", "")),
             "grade": grade(row.get("source", "")).value,
         }

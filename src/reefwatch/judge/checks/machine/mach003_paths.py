@@ -33,6 +33,12 @@ def _set(name: str, value: str, *copies: Any) -> Case:
     good=(
         _set("LD_LIBRARY_PATH", "/usr/local/lib"),
         _set("ROCBLAS_TENSILE_LIBPATH", f"{_SITE}/torch/lib/rocblas/library"),
+        case(
+            variables={"LD_LIBRARY_PATH": {"value": "/opt/rocm/lib"}},
+            rocm=[{"where": "system", "root": "/opt/rocm", "version": "7.2.0"}],
+            torch_rocm=True,
+            torch={"site": _SITE, "rocm": "7.2"},
+        ),
     ),
     bad=(
         _set("ROCBLAS_TENSILE_LIBPATH", "/opt/rocm/lib/rocblas/library"),
@@ -52,7 +58,10 @@ def paths(case: Case) -> Iterator[Finding]:
     """
     variables = case.value("machine.variables")
     site = str(case.value("machine.torch").get("site", ""))
-    own = {copy["root"] for copy in case.value("machine.rocm") if copy["where"] != "system"}
+    copies = case.value("machine.rocm")
+    own = {copy["root"] for copy in copies if copy["where"] in ("torch wheel", "rocm wheels")}
+    if not own:
+        return  # an image in which torch was built on the system's ROCm needs the variable
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", *_LIBRARIES):
         value = variables.get(name, {}).get("value", "")
         parts = [part for part in re.split(r"[:\s]+", value) if part]

@@ -20,6 +20,11 @@ _OWN = (
 _OFF = ("", "0", "false", "off")
 
 
+def _meant(value: str, safe: str) -> bool:
+    """Whether the table itself proposes this value: `LL128,Simple on MI350 ...`."""
+    return bool(value) and safe.lower().startswith(value.lower())
+
+
 def _row(value: str, risk: str, grade: str = "measured") -> dict[str, Any]:
     return {
         "value": value, "risk": risk, "grade": grade, "source": "the vendor's page",
@@ -34,10 +39,15 @@ def _row(value: str, risk: str, grade: str = "measured") -> dict[str, Any]:
     good=(
         case(variables={"AMD_SERIALIZE_KERNEL": _row("0", "medium")}),
         case(variables={"NCCL_DEBUG": _row("WARN", "info")}),
+        case(
+            variables={"NCCL_PROTO": _row("LL128,Simple", "high") | {"safe": "LL128,Simple on x"}}
+        ),
+        case(variables={"HSA_ENABLE_SDMA": _row("1", "medium") | {"default": "1"}}),
     ),
     bad=(
         case(variables={"AMD_SERIALIZE_KERNEL": _row("3", "medium")}),
         case(variables={"HSA_DISABLE_CACHE": _row("1", "high")}),
+        case(variables={"HSA_ENABLE_SDMA": _row("0", "medium") | {"default": "1"}}),
     ),
 )
 def variables(case: Case) -> Iterator[Finding]:
@@ -53,7 +63,9 @@ def variables(case: Case) -> Iterator[Finding]:
             continue
         if name.startswith(("PYTORCH_TUNABLEOP", "MIOPEN_DEBUG_CONV_", "HSA_OVERRIDE_GFX")):
             continue
-        if row["value"].strip().lower() in _OFF and "DISABLE" not in row.get("safe", ""):
+        value, usual = row["value"].strip(), str(row.get("default", ""))
+        off = value.lower() in _OFF and not usual.startswith(("1", "on", "true"))
+        if off or usual.split(" ")[0].rstrip(";,") == value or _meant(value, row["safe"]):
             continue
         affects = ", ".join(row["affects"]) or "nothing on this machine"
         yield Finding(

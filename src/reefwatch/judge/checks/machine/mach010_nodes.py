@@ -9,7 +9,7 @@ from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.machine_words import AMD, GPU, case
+from reefwatch.judge.machine_words import AMD, GPU, case, known, shown
 
 _KFD, _RENDER = "/dev/kfd", "/dev/dri/renderD128"
 _OK = {"open": "ok", "gid": 109, "mode": "0660"}
@@ -36,6 +36,13 @@ def _set(container: str = "", **nodes: Any) -> Case:
         _set("docker", kfd={"open": "ENOENT"}),
         _set(kfd=_OK, render={"open": "EACCES", "gid": 44, "mode": "0660"}),
         _set(kfd=_OK),
+        _set(kfd={"open": "EACCES", "gid": 0, "mode": "0600"}, render=_OK),
+        case(
+            GPU | {"render_minor": 129},
+            nodes={_KFD: _OK, _RENDER: _OK},
+            person=_PERSON,
+            container="docker",
+        ),
         _set(kfd={"open": "ENOMEM"}, render=_OK),
         case(
             GPU,
@@ -54,7 +61,7 @@ def nodes(case: Case) -> Iterator[Finding]:
 
     Why: without /dev/kfd and a render node no program of this user computes on the GPU: torch says
     "no HIP GPUs are available", also where rocm-smi still lists the card.
-    Fix: `sudo usermod -aG render,video $USER`, then log in again; for a container
+    Fix: `sudo usermod -aG "$(stat -c %G /dev/kfd)" $USER`, then log in again; for a container
     `--device /dev/kfd --device /dev/dri` and `--group-add` with the number of the node's group.
     Source: ROCm/ROCm-docker issue 116; ROCm/amdsmi issues 125 and 184; ROCm install guide.
     """
@@ -75,6 +82,18 @@ def nodes(case: Case) -> Iterator[Finding]:
         yield from _one("/dev/dri/renderD*", {"open": "ENOENT"}, inside, case)
     for path, row in rows.items():
         yield from _one(path, row, inside, case)
+    for gpu in shown(case) if rows else ():
+        path = f"/dev/dri/renderD{known(gpu.get('render_minor'))}"
+        if known(gpu.get("render_minor")) and gpu["node"] is not None and path not in rows:
+            yield from _one(path, {"open": "ENOENT"}, inside, case)
+
+
+def _group_may(mode: str) -> bool:
+    """Whether the mode, `0660`, lets the group read and write; true when it is not known."""
+    try:
+        return int(mode, 8) & 0o060 == 0o060
+    except ValueError:
+        return True
 
 
 def _one(path: str, row: Mapping[str, Any], inside: str, case: Case) -> Iterator[Finding]:
@@ -94,8 +113,11 @@ def _one(path: str, row: Mapping[str, Any], inside: str, case: Case) -> Iterator
     else:
         what = f"{path} may not be opened by this user ({state}, mode {row.get('mode', '?')})"
         member = gid in case.value("machine.person")["groups"]
-        fix = "sudo usermod -aG render,video $USER, then log in again"
-        if inside:
+        fix = f'sudo usermod -aG "$(stat -c %G {path})" $USER, then log in again'
+        if not _group_may(str(row.get("mode", ""))):
+            rule = f'KERNEL=="{path.rpartition("/")[2]}", MODE="0660", GROUP="render"'
+            fix = f"echo '{rule}' | sudo tee /etc/udev/rules.d/70-amdgpu.rules; restart"
+        elif inside:
             fix = f"start the container with --group-add {gid}"
         elif member:
             fix = f"the group {gid} is yours already: look at getfacl {path}"

@@ -20,12 +20,12 @@ _BARE = GPU | {"views": ["pci"], "node": None, "index": None}
     "MACH020",
     Severity.ERROR,
     when=(AMD,),
-    needs=("machine.gpus", "machine.driver"),
-    good=(case(GPU, driver=_LOADED),),
+    needs=("machine.gpus",),
+    good=(case(GPU, driver=_LOADED), case(GPU)),
     bad=(
         case(GPU | {"driver": "vfio-pci"}, driver=_LOADED),
         case(_BARE | {"driver": _NONE}, driver={"loaded": False, "kind": ""}),
-        case(GPU | {"driver": "radeon"}, driver=_LOADED),
+        case(GPU | {"driver": "radeon"}),
     ),
 )
 def driver(case: Case) -> Iterator[Finding]:
@@ -37,11 +37,11 @@ def driver(case: Case) -> Iterator[Finding]:
     in /proc/cmdline.
     Source: Linux, Documentation/gpu/amdgpu; AMD install guide.
     """
-    loaded: Mapping[str, Any] = case.value("machine.driver")
+    module: Mapping[str, Any] = case.known("machine.driver", {})
     for gpu in devices(case):
         bound = known(gpu["driver"])
-        if bound == "amdgpu" or (bound is None and "drm" not in gpu["views"] and gpu["node"]):
-            continue
+        if bound == "amdgpu" or (bound is None and gpu["node"] is not None):
+            continue  # a node of KFD's is amdgpu's
         what, fix = f"{title(gpu)} has no driver", "sudo modprobe amdgpu"
         if bound == "vfio-pci":
             what = f"{title(gpu)} is held by vfio-pci, for a virtual machine"
@@ -51,7 +51,7 @@ def driver(case: Case) -> Iterator[Finding]:
                 f"{title(gpu)} is driven by {bound}",
                 "boot with radeon.cik_support=0 amdgpu.cik_support=1",
             )
-        elif not loaded["loaded"]:
+        elif module.get("loaded") is False:
             what += ", and amdgpu is not loaded"
         yield Finding(
             what,
