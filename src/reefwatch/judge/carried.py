@@ -69,7 +69,7 @@ def listed(names: Any) -> str:
     return ", ".join(ordered[:12]) + more
 
 
-def databases(case: Case, absence: str, fix: str) -> Iterator[Finding]:
+def databases(case: Case, absence: str, why: str, fix: str) -> Iterator[Finding]:
     """Findings on kernel databases without files for a GPU, known by the names of files."""
     for event in case.rows("codes.database"):
         row = event.data
@@ -85,5 +85,6 @@ def databases(case: Case, absence: str, fix: str) -> Iterator[Finding]:
                 f"{row['library']} in {row['package']} has files for {listed(row['targets'])}, "
                 f"none for {gpu}",
                 (said, case.evidence("codes.gpus")),
+                why=why,
                 fix=fix,
             )

@@ -103,6 +103,12 @@ def _short(value: Any) -> str:
     return re.sub(r"sha256:([0-9a-f]{12})[0-9a-f]{52}", r"sha256:\1...", text)
 
 
+_WHY = {
+    RESULTS: "for any comparison of numbers: it can change results",
+    PRECISION: "for training and comparisons: it can change the precision of products",
+    SPEED: "for benchmarks: it can change speed",
+    NOTHING: "",
+}
 _DO = {
     "system": "bring the system back, or lock anew after a run that was compared",
     "gpu": "run on the locked card, or lock anew for this one",
@@ -128,6 +134,7 @@ def findings(case: Case, wanted: str) -> Iterator[Finding]:
                 str(drift),
                 (Evidence("lock.drift", row, source=f"{said[0].source}; {said[1].source}"),),
                 claimed=f"locked as {_short(drift.before)}" if drift.before is not None else "",
+                why=_WHY[wanted],
                 fix=_DO.get(drift.section, "install the locked build again, or lock anew"),
                 names=(f"{drift.section}.{drift.key}",),
             )

@@ -55,5 +55,6 @@ def code_for_vendor(case: Case) -> Iterator[Finding]:
             f"{package} carries code for NVIDIA GPUs only ({carried.listed(cuda)}), "
             f"with {gpus} here",
             (said, case.evidence("codes.gpus")),
+            why="for any use on the GPU: none of its kernels can run",
             fix=f"a ROCm build of {package}; `reefwatch plan` tells whether there is one",
         )

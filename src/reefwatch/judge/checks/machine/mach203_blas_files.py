@@ -46,5 +46,8 @@ def blas_files(case: Case) -> Iterator[Finding]:
     Source: rocBLAS, library/src/tensile_host.cpp; pytorch issue 96964.
     """
     yield from carried.databases(
-        case, "works", "the wheel or device package for the card; `reefwatch plan` names it"
+        case,
+        "works",
+        "for any use: the first matrix product ends the process",
+        "the wheel or device package for the card; `reefwatch plan` names it",
     )

@@ -43,4 +43,9 @@ def tuned_files(case: Case) -> Iterator[Finding]:
     Limits: known by the names of the files.
     Source: MIOpen docs, conceptual/finddb; ROCm/legacy-rocm-build issue 3214.
     """
-    yield from carried.databases(case, "speed", "keep the cache of MIOpen; expect slow first steps")
+    yield from carried.databases(
+        case,
+        "speed",
+        "for training with convolutions: minutes before the first step",
+        "keep the cache of MIOpen; expect slow first steps",
+    )

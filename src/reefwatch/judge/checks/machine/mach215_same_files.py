@@ -41,5 +41,6 @@ def same_files(case: Case) -> Iterator[Finding]:
             f"{row['path']}: {row['why']}",
             (case.evidence("lock.mapped"),),
             claimed="locked, and checked when the run began",
+            why="for any use: one run of two versions",
             fix="an environment that nothing else writes to",
         )
