@@ -237,20 +237,44 @@ def is_old(found: Plan, today: Any) -> bool:
 def look_over(
     found: Plan, venv: str | os.PathLike[str], say: Callable[[str], None] = lambda _: None
 ) -> int:
-    """What an applied plan looks like: the GPU code of its wheels against the card; exit code.
+    """Look an applied plan over; the exit code.
 
-    `doctor` of the installed environment looks at the machine besides.
+    `doctor` is run by the environment's own Python, and the GPU code of the wheels is held against
+    the card that was planned for, which need not be here.
     """
+    code = _doctor(Path(venv) / "bin" / "python", say)
+    folders = sorted(Path(venv).glob("lib/python3.*/site-packages"))
+    if found.wishes.vendor != "amd" or not folders:
+        return code
+    from reefwatch.api.scan import scan
     from reefwatch.core.report import ExitPolicy, exit_code
     from reefwatch.show import text
 
-    folders = sorted(Path(venv).glob("lib/python3.*/site-packages"))
-    if found.wishes.vendor != "amd" or not folders:
-        say("no code for AMD GPUs is planned: nothing to look for in the wheels")
-        return 0
-    from reefwatch.api.scan import scan
-
-    card = found.row("card")
-    report = scan(folders[0], [card.why if card else ""])
+    report = scan(folders[0], [_loads_for(found)])
     say(text.render(report, color=False, width=100))
-    return exit_code(report, ExitPolicy())
+    return code or exit_code(report, ExitPolicy())
+
+
+def _loads_for(found: Plan) -> str:
+    """The target whose code is loaded: the card's, or that of an override."""
+    override = found.environment.get("HSA_OVERRIDE_GFX_VERSION")
+    if override is None:
+        return found.wishes.gfx
+    major, minor, stepping = map(int, override.split("."))
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def _doctor(python: Path, say: Callable[[str], None]) -> int:
+    """Run `doctor` with another Python: a folder with nothing but this package is on its path."""
+    import tempfile
+
+    import reefwatch
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(os.path.abspath(reefwatch.__path__[0]), os.path.join(folder, "reefwatch"))
+        environ = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [os.path.abspath(python), "-m", "reefwatch", "doctor"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    said = done.stdout if done.returncode in (0, 3) else done.stderr
+    say(f"doctor of {python}:\n{said.rstrip()}")
+    return done.returncode if done.returncode == 3 else 0
