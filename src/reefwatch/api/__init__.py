@@ -32,6 +32,7 @@ def run(
     scrub: bool = True,
     config: str | os.PathLike[str] | None = None,
     baseline: str | os.PathLike[str] | None = None,
+    locked: str | os.PathLike[str] | None = None,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -44,7 +45,8 @@ def run(
     Meant for the command line: `__main__`, `sys.argv` and `sys.path` stay the program's. The code
     is `-SIGINT` when the process should die of Ctrl-C. `say` takes one-line messages, `end_screen`
     the report, `on_death` a line of triage when the script died; `exports` names further files by
-    format. Raises UsageError before anything runs.
+    format; `locked` is a lock that the environment is held against. Raises UsageError before
+    anything runs, UnreadableRecord for what is no lock.
     """
     from reefwatch.api import judging
     from reefwatch.api.session import Session
@@ -61,11 +63,21 @@ def run(
     session = Session(settings, [program.target, *program.args], program.name, say)
     if config is not None or baseline is not None:
         session.silences = judging.silences(settings, session.cwd)
+    under = None
+    if locked is not None:
+        from reefwatch.api.lock import Locked
+
+        under = Locked(locked)
+        under.look()
     session.start(on_status)
+    if under is not None:
+        session.tell("lock", under.begun)
     ending = runner.run(program)
     code = ending.code
     try:
         if not ending.forked:
+            if under is not None:
+                session.tell("lock", under.ended)
             session.stop({"code": ending.code, "exception": ending.exception})
             if ending.trace:
                 session.died(ending.exception or "", ending.trace, on_death)

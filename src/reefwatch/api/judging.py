@@ -43,8 +43,8 @@ def judged(
 ) -> Report:
     """The report over the records of all ranks. A `claim` overrides what they say of themselves.
 
-    The `selected` checks judge. Without, those of the machine judge only a record that holds an
-    inventory: a run makes no claim about the machine.
+    The `selected` checks judge. Without, those of the machine judge only a record that holds what
+    they are about: a run makes no claim about the machine, unless it is held against a lock.
     """
     from datetime import date
 
@@ -56,9 +56,12 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     at_work = [*of_the_work(records), *absent(records)]
+    explained = [_explained(record) for record in at_work]
     if selected is None:
-        selected = [check for check in engine.load() if _applies(check, records)]
-    outcomes, unclaimed = engine.judge([_explained(record) for record in at_work], selected)
+        outcomes, unclaimed = _all_but_the_machine(explained)
+        outcomes += _of_the_machine(records)
+    else:
+        outcomes, unclaimed = engine.judge(explained, selected)
     found = [finding for outcome in outcomes for finding in outcome.findings]
     inline, unheeded = _inline(found)
     outcomes, remarks = silence.apply(outcomes, (*silenced, *inline), date.today())
@@ -82,10 +85,35 @@ def _inline(found: Sequence[Any]) -> tuple[Sequence[Any], Sequence[str]]:
     return stored.inline(found, set(engine.codes()))
 
 
-def _applies(check: Any, records: Sequence[Record]) -> bool:
-    return check.contract != "machine" or any(
-        name.startswith("machine.") for record in records for name in record.facts
-    )
+def _all_but_the_machine(
+    records: Sequence[Record],
+) -> tuple[tuple[Outcome, ...], dict[str, str]]:
+    from reefwatch.judge import engine
+
+    return engine.judge(records, [one for one in engine.load() if one.contract != "machine"])
+
+
+def _of_the_machine(records: Sequence[Record]) -> tuple[Outcome, ...]:
+    """Checks of the machine judge the records that hold what they are about: machine, codes, lock.
+
+    A process that only started others counts here too; one that was never looked at does not.
+    """
+    from reefwatch.judge import engine
+
+    if not any(_about(record) for record in records):
+        return ()
+    found: tuple[Outcome, ...] = ()
+    for check in engine.load("machine"):
+        needs = {name.partition(".")[0] for name in check.needs}
+        holding = [record for record in records if needs & _about(record)]
+        if holding:
+            found += engine.judge([*holding, *absent(records)], [check])[0]
+    return found
+
+
+def _about(record: Record) -> set[str]:
+    prefixes = {name.partition(".")[0] for name in record.facts}
+    return prefixes & {"machine", "smoke", "port", "codes", "lock"}
 
 
 def write_baseline(report: Report, path: Path, reason: str) -> int:

@@ -180,8 +180,14 @@ def _judged(
     places = ("reefwatch.toml", "pyproject.toml", "reefwatch-baseline.json")
     asked = bool(config or baseline) or any(os.path.exists(place) for place in places)
     silences = judging.silences(settings, Path.cwd()) if asked else ()
-    checks = [c for c in engine.load("machine") if ("port.scanned" in c.needs) is port]
+    checks = [c for c in engine.load("machine") if _about(c) == ("port" if port else "machine")]
     return judging.judged("doctor", [record], None, silences, selected=checks)
+
+
+def _about(check: Any) -> str:
+    """What a check of the machine looks at: `machine`, `port`, `codes` or `lock`."""
+    prefixes = {name.partition(".")[0] for name in check.needs}
+    return next((word for word in ("port", "codes", "lock") if word in prefixes), "machine")
 
 
 def _shown(root: str | os.PathLike[str] | None) -> str:

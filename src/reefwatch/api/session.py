@@ -15,7 +15,7 @@ from typing import Any
 from reefwatch.api import judging
 from reefwatch.api.settings import Settings
 from reefwatch.core.errors import ReefwatchError, UsageError
-from reefwatch.core.fact import Evidence, Json
+from reefwatch.core.fact import Evidence, Fact, Json
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 
@@ -87,6 +87,14 @@ class Session:
         with self.guarded("watch"):
             self._watch = self._build(on_status)
             self._watch.start()
+
+    def tell(self, what: str, facts: Callable[[], Mapping[str, Fact]]) -> None:
+        """Record facts besides those of the instruments. What fails is told, never raised."""
+        if self._sink is None:
+            return
+        with self._own_path(), self.guarded(what):
+            for name, fact in facts().items():
+                self._sink.fact(name, fact)
 
     def _place(self) -> Path:
         """The folder for the record. Raises UsageError when `out` is a file."""

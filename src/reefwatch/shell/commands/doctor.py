@@ -39,6 +39,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--port", metavar="DIR", help="scan a CUDA code base that is about to move")
     made.add_argument(
+        "--scan", metavar="PATH", help="which GPU code a file, wheel or folder carries"
+    )
+    made.add_argument(
+        "--gpu",
+        metavar="GFX",
+        action="append",
+        default=[],
+        help="the target that --scan is held against (default: the cards here)",
+    )
+    made.add_argument(
         "--uses",
         metavar="CARD",
         nargs="?",
@@ -62,7 +72,9 @@ def main(argv: list[str]) -> int:
 
     given = parser().parse_args(argv)
     limit = options.seconds(given.limit)
-    _one_of(given, "port", "uses", "capture", "root")
+    _one_of(given, "port", "uses", "capture", "scan", "root")
+    if given.gpu and given.scan is None:
+        raise UsageError("--gpu goes with --scan")
     if given.deep and (given.root or given.port):
         raise UsageError("--deep runs on this machine: it goes with neither --root nor --port")
     if given.capture is not None:
@@ -72,7 +84,11 @@ def main(argv: list[str]) -> int:
     if given.uses is not None:
         return _uses(machine.uses(given.uses or None, given.data), given.json)
     judging = {"config": given.config, "baseline": given.baseline}
-    if given.port is not None:
+    if given.scan is not None:
+        from reefwatch.api import scan
+
+        report = scan.scan(given.scan, given.gpu, **judging)
+    elif given.port is not None:
         report = machine.port(given.port, **judging)
     else:
         report = machine.doctor(
@@ -86,7 +102,7 @@ def _one_of(given: argparse.Namespace, *names: str) -> None:
     said = [name for name in names if getattr(given, name) is not None]
     if len(said) > 1:
         raise UsageError(f"--{said[0]} and --{said[1]}: give one of them")
-    if any(getattr(given, name) == "" for name in ("port", "capture", "root")):
+    if any(getattr(given, name) == "" for name in ("port", "capture", "scan", "root")):
         raise UsageError(f"--{said[0]}: give a name")
 
 

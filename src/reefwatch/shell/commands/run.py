@@ -48,6 +48,13 @@ def parser() -> argparse.ArgumentParser:
         default="verdict",
         help="script: always end with the script's own code",
     )
+    made.add_argument(
+        "--locked",
+        nargs="?",
+        const="reefwatch.lock",
+        metavar="FILE",
+        help="hold the environment against a lock (default: reefwatch.lock)",
+    )
     made.add_argument("--no-scrub", action="store_true", help="keep user, host and secrets as read")
     made.add_argument("--no-live", action="store_true", help="no live line on a terminal")
     made.add_argument("--quiet", action="store_true", help="no end screen; the files are written")
@@ -76,6 +83,10 @@ def split(argv: list[str], made: argparse.ArgumentParser) -> tuple[list[str], li
             return argv[:end], argv[end:]
         if word == "--strict":
             argv = [*argv[:here], "--strict=all", *argv[here + 1 :]]
+        if word == "--locked":  # its value is optional: only what is called a lock is one
+            named = here + 1 < len(argv) and argv[here + 1].endswith(".lock")
+            value = argv[here + 1] if named else "reefwatch.lock"
+            argv = [*argv[:here], f"--locked={value}", *argv[here + 1 + named :]]
         here += 2 if takes.get(word) else 1
     return argv[:here], argv[here:]
 
@@ -91,6 +102,8 @@ def main(argv: list[str]) -> int:
     if given.out is not None and not given.out.strip():
         raise UsageError("--out: give the name of a folder")
     options.targets(given, "html", "json", "junit", "sarif")
+    if given.locked == "":
+        raise UsageError("--locked: give the name of a lock")
     if given.module is None and not program:
         raise UsageError("nothing to run: give a script, or -m and a module")
     stderr = screen.STDERR.keep()
@@ -120,6 +133,7 @@ def main(argv: list[str]) -> int:
         scrub=not given.no_scrub,
         config=given.config,
         baseline=given.baseline,
+        locked=given.locked,
         policy=options.policy(given),
         exports={
             kind: path

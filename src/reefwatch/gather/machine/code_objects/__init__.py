@@ -1,0 +1,1 @@
+"""Which GPU targets files carry: read from their bytes, without any tool."""

@@ -1,0 +1,109 @@
+"""Sets for NVIDIA cards and for the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reefwatch.plan import libraries
+from reefwatch.plan.candidates import number
+from reefwatch.plan.sets import Conflict, Pin, Plan, Row, Wishes
+
+Table = Mapping[str, Any]
+_CPU = "https://download.pytorch.org/whl/cpu"
+
+
+def solve(wishes: Wishes, torch: Table, libs: Table, asof: str) -> Plan | Conflict:
+    """The newest torch that fits Python, the wish and the libraries."""
+    if wishes.rocm or wishes.channel:
+        return Conflict("rocm", f"ROCm is asked for, and the plan is for {_who(wishes)}")
+    version, _, tag = wishes.torch.partition("+")
+    if tag and not (wishes.vendor == "cpu" and tag == "cpu"):
+        return Conflict("torch", f"+{tag} is no build for {_who(wishes)}")
+    asked = number(version)
+    rows = [row for row in torch["torch"] if number(row["version"])[: len(asked)] == asked]
+    if not rows:
+        have = [row["version"] for row in torch["torch"]]
+        return Conflict(
+            "torch", f"torch {version} is in no table: they hold {have[-1]} to {have[0]}"
+        )
+    sure = [row for row in rows if row["confidence"] != "unknown"] or rows
+    fitting = [row for row in sure if _python(row, wishes.python)]
+    if not fitting:
+        pythons = ", ".join(sure[0]["python"])
+        return Conflict(
+            "python",
+            f"Python {wishes.python} has no wheel of torch {sure[0]['version']}; "
+            f"there are {pythons}",
+        )
+    first: Conflict | None = None
+    for row in fitting:
+        made = _assemble(row, wishes, libs, asof)
+        if isinstance(made, Plan):
+            return made
+        first = first or made
+    assert first is not None
+    return first
+
+
+def _who(wishes: Wishes) -> str:
+    return "the CPU" if wishes.vendor == "cpu" else f"an NVIDIA card ({wishes.gpu or 'any'})"
+
+
+def _python(row: Table, python: str) -> bool:
+    return not python or python in row["python"] or row["python"] == ["unknown"]
+
+
+def _assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conflict:
+    tag = "+cpu" if wishes.vendor == "cpu" else ""
+    version, source = row["version"], "PyTorch's version table"
+    pins = [Pin("torch", version + tag, True)]
+    rows = [
+        Row("card", _who(wishes), "", ""),
+        Row("torch", version + tag, "the newest that fits", source, row["confidence"]),
+        Row(
+            "python",
+            wishes.python or "any",
+            f"wheels are for {', '.join(row['python'])}",
+            source,
+            row["confidence"],
+        ),
+    ]
+    if wishes.vendor == "nvidia":
+        rows += [
+            Row(
+                "driver",
+                "one that serves the CUDA of the wheel",
+                "the tables do not say which",
+                "",
+                "unknown",
+            ),
+            Row(
+                "triton",
+                f"triton {row['triton']}",
+                "torch pins it",
+                "requires_dist on PyPI",
+                row["confidence"],
+            ),
+        ]
+    for name, number_ in (("torchvision", row["torchvision"]), ("torchaudio", row["torchaudio"])):
+        if name in wishes.without:
+            continue
+        if number_ and "unknown" not in number_:
+            pins.append(Pin(name, number_ + tag, True))
+            rows.append(Row(name, number_ + tag, "of the same set", source, row["confidence"]))
+        else:
+            rows.append(Row(name, "left out", "none is paired with this torch", source))
+    ground = libraries.Ground(wishes.vendor, "", version, "", wishes.python)
+    remarks = []
+    for name in wishes.libraries:
+        fitted = libraries.fit(name, ground, libs)
+        if isinstance(fitted, Conflict):
+            return fitted
+        rows.append(fitted.row)
+        pins += [fitted.pin] if fitted.pin else []
+        remarks += [fitted.remark] if fitted.remark else []
+    index = _CPU if wishes.vendor == "cpu" else ""
+    if wishes.source:
+        index = "" if wishes.source == "pip" else wishes.source
+    return Plan(wishes, tuple(rows), tuple(pins), index, remarks=tuple(remarks), asof=asof)

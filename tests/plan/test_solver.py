@@ -1,0 +1,238 @@
+"""Every wish gets a consistent set or a named conflict."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reefwatch import data
+from reefwatch.plan import cards, systems
+from reefwatch.plan.candidates import builds, number
+from reefwatch.plan.sets import ORDER, Conflict, Plan, Wishes
+from reefwatch.plan.solver import Tables, solve
+from reefwatch.show import plan as show
+from tests.plan.consistency import GPUS, TORCH, faults
+
+NAMES = ("gpus", "rocm", "torch", "libs")
+TABLES = Tables(*(data.table(f"compat/{name}.toml") for name in NAMES))
+ARCHS = sorted({row["arch"] for row in GPUS["gpu"]} | {"gfx1250"})
+BUILDS = [build for build in builds(TORCH) if number(build.torch) >= (2, 4)]
+LIBRARIES = ["lightning", *(row["name"] for row in TABLES.libs["lib"])]
+
+
+def planned(**wishes: Any) -> Plan:
+    said = solve(Wishes(**wishes), TABLES)
+    assert isinstance(said, Plan), said
+    return said
+
+
+def refused(**wishes: Any) -> Conflict:
+    said = solve(Wishes(**wishes), TABLES)
+    assert isinstance(said, Conflict), said
+    return said
+
+
+@pytest.mark.parametrize("row", GPUS["gpu"], ids=lambda row: row["name"])
+def test_each_card_is_known_by_its_name(row):
+    known = cards.resolve(Wishes(gpu=row["name"]), GPUS)
+    assert isinstance(known, Wishes)
+    assert (known.vendor, known.gfx) == ("amd", row["arch"])
+    if not row["pci"]:
+        return
+    device = row["pci"][0]["device"]
+    by_id = cards.resolve(Wishes(gpu=f"1002:{device[2:]}"), GPUS)
+    archs = {one["arch"] for one in GPUS["gpu"] for pci in one["pci"] if pci["device"] == device}
+    assert isinstance(by_id, Wishes) or len(archs) > 1
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("os", ["ubuntu-24.04", "arch"])
+def test_each_build_on_each_target(arch, os):
+    plans = 0
+    for build in BUILDS:
+        wish = Wishes(gpu=arch, os=os, torch=build.torch, rocm=build.rocm, channel=build.channel)
+        said = solve(wish, TABLES)
+        if isinstance(said, Plan):
+            plans += 1
+            assert not list(faults(said, ("text",))), (wish, list(faults(said)))
+        else:
+            assert said.name and said.words, wish
+            assert said.nearest is not None, wish
+    assert plans or arch in ("gfx803", "gfx1010", "gfx1011", "gfx1012", "gfx1250", "gfx90c")
+
+
+WISH = st.builds(
+    Wishes,
+    gpu=st.sampled_from([*ARCHS, "RX 7900 XTX", "cpu", "RTX 4090", "780M", "MI300X"]),
+    os=st.sampled_from(["", "arch", *systems.KNOWN]),
+    python=st.sampled_from(["", "3.9", "3.10", "3.12", "3.14"]),
+    torch=st.sampled_from(["", "2", "2.4", "2.6.0", "2.10", "2.13", "2.14.1", "2.15"]),
+    rocm=st.sampled_from(["", "6.1", "7.2", "7.14", "10", "10.1.0"]),
+    channel=st.sampled_from(["", "upstream", "amd"]),
+    libraries=st.lists(st.sampled_from(LIBRARIES), max_size=3, unique=True).map(tuple),
+)
+
+
+@given(WISH)
+@settings(max_examples=100)
+def test_any_wish(wish):
+    said = solve(wish, TABLES)
+    plan = said.nearest if isinstance(said, Conflict) else said
+    if isinstance(said, Conflict):
+        assert said.name and said.words and "!" not in said.words
+        assert (plan is None) == (not said.changed)
+    else:
+        asked = number(wish.torch)
+        torch = next(pin for pin in said.pins if pin.name == "torch")
+        assert number(torch.version)[: len(asked)] == asked
+        rocm = number(wish.rocm)
+        assert number(torch.version.partition("+rocm")[2])[: len(rocm)] == rocm
+        assert {row.what for row in said.rows} >= set(wish.libraries) - {"triton"}
+    if plan is not None and plan.wishes.vendor == "amd":
+        assert not list(faults(plan)), list(faults(plan))
+    json.dumps(plan.plain() if plan else None)
+
+
+def test_the_newest_for_a_7900_xtx():
+    plan = planned(gpu="RX 7900 XTX", os="ubuntu-24.04", python="3.12")
+    assert [str(pin) for pin in plan.pins] == [
+        "torch==2.14.1+rocm7.14",
+        "torchvision==0.29.1+rocm7.14",
+    ]
+    assert plan.index == "https://download.pytorch.org/whl/rocm7.14"
+    assert plan.confidence == "sourced" and not plan.weak
+    assert plan.unset == ("HSA_OVERRIDE_GFX_VERSION",) and not plan.environment
+    amd = planned(gpu="gfx1100", os="ubuntu-24.04", python="3.12", channel="amd")
+    assert [str(pin) for pin in amd.pins] == [
+        "torch[device-gfx1100]==2.14.0+rocm10.1.0",
+        "torchvision[device-gfx1100]==0.29.0a0+rocm10.1.0",
+        "torchaudio==2.11.0.3+rocm10.1.0",
+    ]
+
+
+def test_the_name_of_triton_changed_at_2_10():
+    for torch, package in (("2.9.1", "pytorch-triton-rocm"), ("2.10.0", "triton-rocm")):
+        plan = planned(gpu="gfx1100", torch=torch)
+        assert plan.family[0] == package
+        row = plan.row("triton")
+        assert row is not None and row.value.startswith(package + " ")
+
+
+def test_what_rests_on_inference_says_so():
+    plan = planned(gpu="gfx1100", os="ubuntu-24.04", torch="2.13", rocm="7.1")
+    assert {row.what for row in plan.weak} >= {"torch", "torchvision", "triton"}
+    assert "try these parts before relying on them" in show.render("text", plan.plain())
+    assert ORDER.index(plan.confidence) >= ORDER.index("inferred")
+
+
+CONFLICTS = """
+gpu=RX 5700 XT                      card     no kernels for gfx1010       on the CPU
+gpu=gfx1100 torch=2.13 python=3.9   python   Python 3.9                   with another torch
+gpu=gfx1100 torch=2.15              torch    no ROCm build                with another torch
+gpu=gfx1100 torch=3                 torch    in no table                  with another torch
+gpu=gfx1100 rocm=8   rocm   no build for ROCm 8   with another ROCm or channel
+gpu=gfx1201 torch=2.4               card     no kernels for gfx1201       with another torch
+gpu=gfx1100 with=xformers           library  xformers does not work       without xformers
+gpu=gfx1100 with=vllm               library  brings a torch of its own    without vllm
+gpu=gfx1100 with=flash              library  in no table                  without flash
+gpu=gfx1100 rocm=10.1 with=bnb      library  no library for ROCm 10.1.0   without bnb
+gpu=cpu with=bitsandbytes           library  for a GPU                    without bitsandbytes
+gpu=gfx1100 os=windows-11           system   only Linux                   on Ubuntu 24.04
+gpu=Arc A770                        card     is an Intel card             on the CPU
+gpu=banana                          card     in no table                  on the CPU
+gpu=RTX 4090 torch=2.12 with=vllm   library  no vllm that is known        without vllm
+"""
+"""Wishes, the name of the conflict, what its words hold, what the nearest set gives up."""
+
+
+@pytest.mark.parametrize("line", CONFLICTS.strip().splitlines())
+def test_conflicts_have_names_and_neighbours(line):
+    asked, name, words, changed = re.split(r"\s{2,}", line)
+    wish: dict[str, Any] = dict(re.findall(r"(\w+)=(.*?)(?= \w+=|$)", asked))
+    if "with" in wish:
+        wish["libraries"] = (wish.pop("with"),)
+    said = refused(**wish)
+    assert said.name == name and words in said.words
+    assert said.changed == changed
+    assert said.nearest is not None
+    assert f"nearest, {changed}:" in show.refusal({**vars(said), "nearest": said.nearest.plain()})
+
+
+def test_the_library_decides_on_the_torch():
+    plan = planned(gpu="RTX 4090", python="3.12", libraries=("vllm",))
+    assert [str(pin) for pin in plan.pins if pin.name in ("torch", "vllm")] == [
+        "torch==2.14.0",
+        "vllm==0.33.0",
+    ]
+    plan = planned(gpu="gfx1100", channel="amd", libraries=("bitsandbytes",))
+    assert next(pin for pin in plan.pins if pin.name == "torch").version == "2.13.0+rocm10.0.0"
+
+
+def test_an_override_is_the_last_resort_and_said():
+    plan = planned(gpu="RX 6700 XT", os="ubuntu-24.04", python="3.12")
+    assert plan.environment == {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}
+    assert "kernels" in [row.what for row in plan.weak]
+
+
+def test_another_source_of_torch():
+    assert planned(gpu="cpu", source="pip").index == ""
+    assert planned(gpu="cpu", source="https://mirror/simple").index == "https://mirror/simple"
+    assert [
+        str(pin) for pin in planned(gpu="cpu", torch="2.13.0", without=("torchvision",)).pins
+    ] == ["torch==2.13.0+cpu"]
+
+
+def test_shell_and_dockerfile_parse(tmp_path):
+    for wish in (
+        {"gpu": "gfx1100", "python": "3.12", "os": "ubuntu-24.04", "libraries": ("flash-attn",)},
+        {"gpu": "gfx1031", "torch": "2.13", "libraries": ("lightning",)},
+        {"gpu": "cpu", "python": "3.11"},
+    ):
+        plain = planned(**wish).plain()
+        script = tmp_path / "install.sh"
+        script.write_text(show.render("shell", plain))
+        done = subprocess.run(["bash", "-n", script], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = dockerfile(show.render("dockerfile", plain))
+        assert lines[0][0] == "FROM"
+        assert {word for word, _ in lines} <= {"FROM", "RUN", "ENV", "WORKDIR", "CMD"}
+        runs = [rest for word, rest in lines if word == "RUN"]
+        for run in runs:
+            done = subprocess.run(["bash", "-n", "-c", run], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+
+def dockerfile(text: str) -> list[tuple[str, str]]:
+    """Instructions of a Dockerfile: comments out, continued lines joined."""
+    kept = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = "\n".join(kept).replace("\\\n", " ")
+    return [tuple(line.split(None, 1)) for line in joined.splitlines()]  # type: ignore[misc]
+
+
+def test_tables_of_ones_own():
+    torch: Mapping[str, Any] = {**TORCH, "torch": TORCH["torch"][-1:], "amd_wheel": []}
+    said = solve(Wishes(gpu="gfx1100"), Tables(TABLES.gpus, TABLES.rocm, torch, TABLES.libs))
+    assert isinstance(said, Conflict) and said.name == "card"
+    assert TABLES.asof == "2026-11-30"
+
+
+@pytest.mark.parametrize("text", ["Ubuntu 24.04", "ubuntu-24.04", "ubuntu24.04", "UBUNTU_24.04"])
+def test_systems_as_people_write_them(text):
+    system = systems.read(text)
+    assert system is not None and (system.name, system.version) == ("Ubuntu", "24.04")
+    (release,) = [row for row in TABLES.rocm["release"] if row["version"] == "7.2.0"]
+    assert systems.listed(system, release["os"]) == "Ubuntu 24.04.3"
+
+
+def test_a_list_for_instinct_is_none_for_radeon():
+    for gpu, sure in (("gfx1100", "unverified"), ("gfx942", "sourced")):
+        plan = planned(gpu=gpu, os="debian-12", channel="amd", torch="2.14")
+        row = plan.row("system")
+        assert row is not None and row.confidence == sure
