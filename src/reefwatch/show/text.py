@@ -84,6 +84,9 @@ def _head(report: Report) -> Iterator[_Line]:
     if not report.records:
         yield _Line("no record was read")
         return
+    if report.command == "trace":
+        yield _Line("")
+        return
     if run.steps is None:
         ran = f"no step was seen ({run.no_steps})" if run.no_steps else "no step was seen"
         if run.examined:  # some were seen, and their number is not known
