@@ -13,7 +13,9 @@ from reefwatch.core.errors import UsageError
 if TYPE_CHECKING:
     from reefwatch.core.report import Report
 
-NO_KERNELS = "only CPU events were recorded: no kernel was judged (profile with ProfilerActivity.CUDA)"
+NO_KERNELS = (
+    "only CPU events were recorded: no kernel was judged (profile with ProfilerActivity.CUDA)"
+)
 
 
 def audit(
@@ -45,16 +47,26 @@ def audit(
     remarks = list(report.remarks)
     if isinstance(record.fact("trace.kernels"), Unknown):
         remarks.append(NO_KERNELS)
-    facts = {name: fact.value for name, fact in record.facts.items() if not isinstance(fact, Unknown)}
+    facts = {
+        name: fact.value for name, fact in record.facts.items() if not isinstance(fact, Unknown)
+    }
     facts["kernels"] = [event.data for event in record.events[:50]]
     return replace(report, remarks=tuple(remarks), facts={**report.facts, **facts})
 
 
-def classify(names: Iterable[str]) -> list[dict[str, Any]]:
-    """What each kernel name tells, in the same order."""
+def classify(
+    names: Iterable[str], triton_cache: str | os.PathLike[str] | None = None
+) -> list[dict[str, Any]]:
+    """What each kernel name tells, in the same order; a Triton cache decides where it holds one."""
     from reefwatch.data import kernels
 
-    return [dict(kernels.classify(name).as_dict()) for name in names]
+    told = [kernels.classify(name) for name in names]
+    if triton_cache is not None:
+        from reefwatch.gather.precision.triton_cache import Cache
+
+        cache = Cache(Path(triton_cache))
+        told = [cache.decide(kernel) for kernel in told]
+    return [dict(kernel.as_dict()) for kernel in told]
 
 
 def names_in(path: str) -> list[str]:

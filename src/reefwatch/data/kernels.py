@@ -29,7 +29,7 @@ class Kernel:
     matrix_core: str = UNKNOWN
     naive: str = UNKNOWN
     role: str = UNKNOWN
-    """What it does: gemm, conv, attention, norm, cast, layout, im2col, copy, comm, pointwise, helper."""
+    """gemm conv attention norm cast promotion layout im2col copy comm pointwise helper."""
 
     def as_dict(self) -> dict[str, str]:
         """The fields that `reefwatch trace --names` prints."""
@@ -129,7 +129,9 @@ def _rule(rule: Mapping[str, Any], rules: Mapping[str, Any], spelled: str, where
 
 def _fields(given: Mapping[str, Any], where: str) -> dict[str, str]:
     told = {key: value for key, value in given.items() if key in FIELDS}
-    other = set(given) - set(told) - {"name", "match", "when", "unless", "letters", "source", "rule"}
+    other = (
+        set(given) - set(told) - {"name", "match", "when", "unless", "letters", "source", "rule"}
+    )
     if other:
         raise ValueError(f"kernel rules, {where}: {', '.join(sorted(other))} is no field")
     return told

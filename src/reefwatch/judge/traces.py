@@ -17,7 +17,7 @@ _WORDS = {"f32": "fp32", "f64": "fp64", "f16": "fp16", "f8e4m3": "fp8", "f8e5m2"
 NAMELESS = Tolerance(
     0.1,
     "share of device time",
-    "kernels whose names tell nothing; a verdict that rests on fewer than nine tenths proves little",
+    "names that tell nothing: a verdict on less than nine tenths of the time proves little",
 )
 
 
@@ -98,7 +98,9 @@ def unnamed(field: str, among: Callable[[Case], Iterable[Row]]) -> Callable[[Cas
         if not NAMELESS.exceeded_by(share):
             return ""
         first = max(mute, key=lambda row: row["seconds"])
-        return f"{share:.0%} of that time is in kernels whose names do not tell: {first['name'][:60]}"
+        return (
+            f"{share:.0%} of that time is in kernels whose names do not tell: {first['name'][:60]}"
+        )
 
     return doubt
 

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from reefwatch.core.errors import ReefwatchError
 
@@ -58,7 +58,7 @@ class Events:
         if not magic:
             raise self._bad("the file is empty")
         if magic[:2] == b"\x1f\x8b":
-            return gzip.open(self.path)
+            return cast("IO[bytes]", gzip.open(self.path))
         if magic in (b"\x28\xb5\x2f\xfd", b"PK\x03\x04"):
             raise self._bad("unpack it first: only plain and gzip files are read")
         return self.path.open("rb")

@@ -1,7 +1,6 @@
 """What a profiler trace says of launches: ops, the kernels that they launched, and where.
 
-Kept small on purpose: an op or a kernel is a few numbers in arrays, names are kept once. A trace of a
-million ops takes some 150 MB, whatever the size of its file.
+Kept small on purpose: an op or a kernel is a few numbers in arrays, and names are kept once.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Spans:
             for rows in self._rows.values():
                 rows.sort(key=lambda row: row[0])
             self._sorted = True
-        rows = self._rows.get(thread)
+        rows = self._rows.get(thread, [])
         if not rows:
             return None
         at = bisect_right(rows, when, key=lambda row: row[0]) - 1

@@ -16,6 +16,7 @@ from reefwatch.data import kernels
 from reefwatch.data.kernels import Kernel
 from reefwatch.gather.precision.kineto import Events
 from reefwatch.gather.precision.launches import Launches
+from reefwatch.gather.precision.triton_cache import Cache
 
 PLACES = 400
 """Rows whose place is looked up, the costliest first."""
@@ -75,7 +76,8 @@ def read(path: Path, triton_cache: Path | None = None) -> Record:
     launches = Launches()
     for event in events:
         launches.take(event)
-    rows = gathered(launches)
+    cache = None if triton_cache is None else Cache(triton_cache)
+    rows = gathered(launches, cache, _kind(events.devices))
     seen = [row for row in rows if row.op >= 0]
     _places(path, launches, sorted(seen, key=lambda row: -row.seconds)[:PLACES])
     header = {"kind": "trace", "rank": 0, "world": 1, "script": path.name}
@@ -83,8 +85,11 @@ def read(path: Path, triton_cache: Path | None = None) -> Record:
     return Record(header, facts, tuple(_events(rows)))
 
 
-def gathered(launches: Launches) -> list[Row]:
+def gathered(launches: Launches, cache: Cache | None = None, device: str = "") -> list[Row]:
     """Kernels by name, op, phase and way of attention, with their totals."""
+    told = [kernels.classify(name) for name in launches.names.all]
+    if cache is not None:
+        told = [cache.decide(kernel, device) for kernel in told]
     rows: dict[tuple[int, int, str, str], Row] = {}
     for at, name in enumerate(launches.kernel_name):
         op = launches.op_of(at)
@@ -96,8 +101,7 @@ def gathered(launches: Launches) -> list[Row]:
         key = (name, signature, phase, attention)
         row = rows.get(key)
         if row is None:
-            kernel = kernels.classify(launches.names.all[name])
-            row = rows[key] = Row(kernel, launches.signature(op), phase, op, attention)
+            row = rows[key] = Row(told[name], launches.signature(op), phase, op, attention)
         row.calls += 1
         row.seconds += launches.kernel_time[at] / 1e6
         step = launches.step(op)
@@ -115,7 +119,11 @@ def _events(rows: Iterable[Row]) -> Iterator[Event]:
 
 
 def _facts(events: Events, launches: Launches, rows: list[Row]) -> dict[str, Fact]:
-    file = {"name": events.path.name, "events": events.count, "bytes": events.path.stat().st_size}
+    file: dict[str, Any] = {
+        "name": events.path.name,
+        "events": events.count,
+        "bytes": events.path.stat().st_size,
+    }
     told = {
         "dtypes": launches.typed,
         "places": launches.framed or bool(launches.stacks.all),
@@ -188,22 +196,27 @@ def shares(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
         for key, total in totals.items():
             total[getattr(row.kernel, key)] += row.seconds
     return {
-        key: dict(sorted(total.items(), key=lambda pair: -pair[1]))
-        for key, total in totals.items()
+        key: dict(sorted(total.items(), key=lambda pair: -pair[1])) for key, total in totals.items()
     }
 
 
+def _kind(devices: list[Mapping[str, Any]]) -> str:
+    """`amd`, `nvidia`, or "" when the trace's device names tell neither."""
+    name = str(devices[0].get("name", "")).lower() if devices else ""
+    return next((kind for kind, words in _DEVICE_WORDS if any(w in name for w in words)), "")
+
+
 def _device(devices: list[Mapping[str, Any]], rows: list[Row]) -> Fact:
-    name = str(devices[0].get("name", "")) if devices else ""
+    kind = _kind(devices)
     libraries = {row.kernel.library for row in rows}
-    for kind, words in _DEVICE_WORDS:
-        if any(word in name.lower() for word in words):
-            return Evidence("trace.device", {"kind": kind, "name": name, "count": len(devices)})
-    if libraries & {"tensile", "miopen", "ck", "aotriton", "rccl"}:
-        return Evidence("trace.device", {"kind": "amd", "name": name, "count": len(devices)})
-    if libraries & {"cublas", "cudnn", "cutlass"}:
-        return Evidence("trace.device", {"kind": "nvidia", "name": name, "count": len(devices)})
-    return Unknown("the trace names no device, and its kernels do not tell one")
+    if not kind and libraries & {"tensile", "miopen", "ck", "aotriton", "rccl"}:
+        kind = "amd"
+    elif not kind and libraries & {"cublas", "cudnn", "cutlass"}:
+        kind = "nvidia"
+    if not kind:
+        return Unknown("the trace names no device, and its kernels do not tell one")
+    name = str(devices[0].get("name", "")) if devices else ""
+    return Evidence("trace.device", {"kind": kind, "name": name, "count": len(devices)})
 
 
 # -- places ----------------------------------------------------------------------------------

@@ -41,14 +41,14 @@ def main(argv: list[str]) -> int:
     if (given.file is None) == (given.names is None):
         raise UsageError("give one trace file, or --names and a file of kernel names")
     if given.names is not None:
-        return _names(given.names, given.json)
+        return _names(given.names, given.json, given.triton_cache)
     return _audit(given)
 
 
-def _names(path: str, as_json: bool) -> int:
+def _names(path: str, as_json: bool, cache: str | None) -> int:
     from reefwatch.api import trace
 
-    told = trace.classify(trace.names_in(path))
+    told = trace.classify(trace.names_in(path), cache)
     if as_json:
         import json
 

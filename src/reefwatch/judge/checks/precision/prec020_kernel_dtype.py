@@ -61,9 +61,7 @@ def kernel_dtype(case: Case) -> Iterator[Finding]:
     """
     whole = traces.total(case)
     wrong = [
-        row
-        for row in traces.products(case)
-        if traces.dtype_of(row)[0] in _HIGH and not _outer(row)
+        row for row in traces.products(case) if traces.dtype_of(row)[0] in _HIGH and not _outer(row)
     ]
     for group in traces.by_place(wrong):
         dtype, grade = traces.dtype_of(group[0])

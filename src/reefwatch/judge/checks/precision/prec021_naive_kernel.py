@@ -75,7 +75,7 @@ def naive_kernel(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"{len(probes)} naive kernels ran in the first profiled step alone",
             traces.told(probes, whole, Grade.RECALLED),
-            why="MIOpen times its solvers, naive ones too, when it meets a shape for the first time",
+            why="MIOpen times its solvers, naive ones too, when it first meets a shape",
             cost=traces.cost(probes, whole),
             fix="profile after a warm-up",
         )

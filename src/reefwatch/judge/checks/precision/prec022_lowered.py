@@ -87,8 +87,8 @@ def lowered(case: Case) -> Iterator[Finding]:
 
 
 def _rounded(row: Row) -> bool:
-    return row["compute_dtype"] == "tf32" and traces.operand(row) in ("", "fp32")
+    return bool(row["compute_dtype"] == "tf32") and traces.operand(row) in ("", "fp32")
 
 
 def _summed(row: Row) -> bool:
-    return row["compute_dtype"] == "fp16" and row["accumulate_dtype"] == "fp16"
+    return bool(row["compute_dtype"] == row["accumulate_dtype"] == "fp16")

@@ -37,8 +37,8 @@ def attention_path(case: Case) -> Iterator[Finding]:
     softmax over the whole matrix of scores.
 
     Why: flash and memory-efficient kernels are refused for fp32 operands (autocast off), a mask of
-    another dtype than q, head sizes that are no multiple of 8, an unsupported card; the math path then
-    keeps scores of T x T and takes several times as long.
+    another dtype than q, head sizes that are no multiple of 8, an unsupported card; the math path
+    then keeps scores of T x T and takes several times as long.
     Fix: cast the mask to q's dtype or make it boolean; let autocast cover q, k and v; on ROCm
     set TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1 before the first call. Forcing
     `torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION)` around it raises with the reason.

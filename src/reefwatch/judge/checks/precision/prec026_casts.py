@@ -43,10 +43,10 @@ def casts(case: Case) -> Iterator[Finding]:
     Kernels that copy from one float dtype to another. Their time is the price of mixed precision,
     on its own line.
 
-    Why: weights that are cast again on each call (not leaves, or without gradients), tensors that go
-    to fp32 and back around a norm or a softmax.
-    Fix: the places are ranked: keep the tensor in one dtype there; hold weights of frozen modules in
-    low precision.
+    Why: weights that are cast again on each call (not leaves, or without gradients), tensors that
+    go to fp32 and back around a norm or a softmax.
+    Fix: the places are ranked: keep the tensor in one dtype there; hold weights of frozen modules
+    in low precision.
     Source: https://docs.pytorch.org/docs/stable/amp.html
     """
     whole = traces.total(case)
