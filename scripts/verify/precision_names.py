@@ -1,9 +1,9 @@
 """The bars of the kernel-name rules: labelled names, and a cross-check over their sources.
 
-The cross-check leaves out, in turn, a fifth of the sources of the first table, and every rule that no
-labelled name of another source supports (in any table): what is left is tried on the names left
-out. A rule is supported when it says a field of a name there. `grammar` keeps the rules of families whose
-naming was read in the library's own source; a source is an address, or all of a repository.
+The cross-check leaves out, in turn, a fifth of the sources of the first table, and every rule that
+no labelled name of another source supports (in any table): what is left is tried on the names left
+out. A rule is supported when it says a field of a name there. `grammar` keeps the rules of families
+whose naming was read in the library's own source; a source is an address, or a whole repository.
 
     python scripts/verify/precision_names.py
 """

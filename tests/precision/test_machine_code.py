@@ -1,4 +1,4 @@
-"""Triton kernels by their machine code; the excerpts were compiled for these targets by Triton 3.9."""
+"""Triton kernels by their machine code: excerpts of what Triton 3.9 compiled for these targets."""
 
 from __future__ import annotations
 
