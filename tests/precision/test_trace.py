@@ -266,6 +266,43 @@ def test_machine_code_overrules_a_name(tmp_path):
     assert findings(trace.audit(path)) == {}
 
 
+# -- traces of one H200 (scripts/capture_kernel_names.py) -------------------------------------
+
+CAPTURED = Path(__file__).parents[1] / "data" / "traces"
+
+
+def test_an_island_on_a_card_is_located():
+    report = trace.audit(CAPTURED / "h200-island.json.gz")
+    told = findings(report)
+    assert set(told) == {"PREC020", "PREC026"}
+    assert {f.message for f in told["PREC020"]} == {
+        "aten::mm ran in fp32, in backward",
+        "aten::addmm ran in fp32, in forward",
+    }
+    assert {f.place.module for f in told["PREC020"]} == {"Sequential_0.Island_0.Linear_1"}
+    assert {f.place.file for f in told["PREC020"]} == {"kernel_cases.py"}
+
+
+def test_the_same_program_without_the_island_has_no_fp32_product():
+    assert set(findings(trace.audit(CAPTURED / "h200-clean.json.gz"))) == {"PREC026"}
+
+
+def test_the_math_path_on_a_card():
+    told = findings(trace.audit(CAPTURED / "h200-math.json.gz"))
+    assert {f.place.module for f in told["PREC023"]} == {"Net_0.MultiheadAttention_0"}
+    assert "PREC020" in told  # that path computes in fp32
+
+
+def test_tf32_on_a_card():
+    told = findings(trace.audit(CAPTURED / "h200-tf32.json.gz", claim="fp32"))
+    assert {f.place.op for f in told["PREC022"]} >= {"aten::cudnn_convolution", "aten::mm"}
+
+
+def test_a_mixed_step_on_a_card_shows_transposes_around_convolutions():
+    told = findings(trace.audit(CAPTURED / "h200-mixed.json.gz"))
+    assert set(told) == {"PREC025", "PREC026", "PREC027"}
+
+
 # -- files that are none ----------------------------------------------------------------------
 
 

@@ -21,8 +21,9 @@ from reefwatch.gather.precision.triton_cache import Cache
 PLACES = 400
 """Rows whose place is looked up, the costliest first."""
 _FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<name>.*)")
-_MATH = "aten::_scaled_dot_product_attention_math"
-_CONV = re.compile(r"conv", re.IGNORECASE)
+PRODUCTS = ("gemm", "conv", "attention")
+_WORDS = {"f32": "fp32", "f64": "fp64", "bf16": "bf16", "f16": "fp16", "f8e4m3": "fp8"}
+_WORDS |= {"f8e5m2": "fp8"}
 _DEVICE_WORDS = (("amd", ("amd", "radeon", "instinct", "gfx")), ("nvidia", ("nvidia", "geforce")))
 
 
@@ -43,6 +44,13 @@ class Row:
     module: str = ""
     file: str = ""
     line: int = 0
+
+    @property
+    def dtype(self) -> str:
+        """By the kernel's name; where that does not tell, by the op's float operands."""
+        if self.kernel.compute_dtype != kernels.UNKNOWN or self.kernel.role not in PRODUCTS:
+            return self.kernel.compute_dtype
+        return next((_WORDS[d] for d in self.signature[1][:3] if d in _WORDS), kernels.UNKNOWN)
 
     def as_dict(self) -> dict[str, Any]:
         """The data of a `trace.kernel` event."""
@@ -95,7 +103,8 @@ def gathered(launches: Launches, cache: Cache | None = None, device: str = "") -
         op = launches.op_of(at)
         phase, attention = launches.phase(op), ""
         if op >= 0:
-            around = launches.attention.at(launches.op_thread[op], launches.op_when[op])
+            first = launches.forward_of(op) if phase == "backward" else op
+            around = launches.attention.at(launches.op_thread[first], launches.op_when[first])
             attention = around[0] if around else ""
         signature = launches.op_signature[op] if op >= 0 else -1
         key = (name, signature, phase, attention)
@@ -149,13 +158,13 @@ def _facts(events: Events, launches: Launches, rows: list[Row]) -> dict[str, Fac
         "trace.kernels", {"count": count, "seconds": seconds}, "s", "kernel events"
     )
     facts["trace.shares"] = Evidence("trace.shares", shares(rows), "s", "kernel names")
-    products = shares([row for row in rows if row.kernel.role in ("gemm", "conv", "attention")])
+    products = shares([row for row in rows if row.kernel.role in PRODUCTS])
     facts["trace.products"] = (
         Evidence("trace.products", products, "s", "kernel names")
         if products["role"]
         else Unknown("no kernel of a matmul, convolution or attention was seen in the trace")
     )
-    facts["claim.precision"] = _claim(products["compute_dtype"])
+    facts["claim.precision"] = _claim(rows)
     facts["trace.attention"] = _present(
         "trace.attention",
         bool(launches.attention),
@@ -175,13 +184,24 @@ def _present(name: str, seen: bool, what: str, told: bool) -> Fact:
     return Evidence(name, seen, source="" if seen else f"the trace holds no {what}")
 
 
-def _claim(products: Mapping[str, float]) -> Fact:
-    """What the trace itself speaks for; `--claim` overrides it. The value "" says: nothing."""
-    whole = sum(products.values())
+def _claim(rows: list[Row]) -> Fact:
+    """What the trace itself speaks for; `--claim` overrides it. The value "" says: nothing.
+
+    Counted in calls: one product that is slow because it fell back to fp32 would outweigh all
+    others in time. Casts to the low dtype beside its products are autocast's mark.
+    """
+    calls: dict[str, int] = defaultdict(int)
+    cast_to: set[str] = set()
+    for row in rows:
+        if row.kernel.role in PRODUCTS:
+            calls[row.dtype] += row.calls
+        elif row.kernel.role == "cast":
+            cast_to.update(_WORDS.get(dtype, dtype) for dtype in row.signature[1])
+    whole = sum(calls.values())
     for dtype, claim in (("bf16", "bf16-mixed"), ("fp16", "fp16-mixed")):
-        share = products.get(dtype, 0.0) / whole if whole else 0.0
-        if share >= 0.5:
-            source = f"the trace: {share:.0%} of the time of products is in {dtype}"
+        share = calls[dtype] / whole if whole else 0.0
+        if share >= 0.5 or (share >= 0.2 and dtype in cast_to):
+            source = f"the trace: {calls[dtype]} of {whole} calls of products are in {dtype}"
             return Evidence("claim.precision", claim, source=source)
     why = "no --claim was given, and most products of the trace are not in bf16 or fp16"
     return Evidence("claim.precision", "", source=why)
@@ -194,7 +214,8 @@ def shares(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
     }
     for row in rows:
         for key, total in totals.items():
-            total[getattr(row.kernel, key)] += row.seconds
+            word = row.dtype if key == "compute_dtype" else getattr(row.kernel, key)
+            total[word] += row.seconds
     return {
         key: dict(sorted(total.items(), key=lambda pair: -pair[1])) for key, total in totals.items()
     }

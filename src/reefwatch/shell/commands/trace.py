@@ -17,7 +17,8 @@ def parser() -> argparse.ArgumentParser:
         description="Audit a profiler trace (torch.profiler, Chrome format) taken anywhere: which "
         "library and dtype took the device time, and what ran on a slow path.",
         epilog="Record it with record_shapes=True, with_stack=True, with_modules=True to be told "
-        "dtypes of operands, modules and lines.",
+        "dtypes of operands, modules and lines; a line is the first of the function, as torch's "
+        "profiler writes it.",
         allow_abbrev=False,
     )
     made.add_argument("file", nargs="?", metavar="FILE", help="the trace: .json or .json.gz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from reefwatch.core.check import check
@@ -51,7 +52,7 @@ def attention_path(case: Case) -> Iterator[Finding]:
             yield Finding(
                 f"attention took the math path, in {group[0]['phase'] or 'an unknown phase'}",
                 traces.told(group, whole, Grade.MEASURED),
-                traces.place(group),
+                replace(traces.place(group), op=MATH),
                 why="no fused kernel takes these operands; the reason is said where one is forced",
                 cost=traces.cost(group, whole),
                 fix="force sdpa_kernel(SDPBackend.FLASH_ATTENTION) once to be told the reason",
