@@ -102,9 +102,9 @@ def test_a_clean_trace_holds(tmp_path):
     report = trace.audit(mixed().save(tmp_path))
     assert findings(report) == {}
     verdicts = {o.code: o.verdict for o in report.outcomes}
-    assert verdicts["PREC020"] is Verdict.HELD
+    assert verdicts["PREC040"] is Verdict.HELD
     assert set(verdicts.values()) == {Verdict.HELD}
-    assert all(code.startswith("PREC02") for code in verdicts)
+    assert all(code.startswith("PREC04") for code in verdicts)
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])
@@ -117,7 +117,7 @@ def test_an_island_in_fp32_is_named_with_module_and_line(tmp_path, name):
     made.frame("model.py(41): forward", when - 2, 7)
     made.frame("torch/nn/modules/linear.py(130): forward", when - 1, 6)
     report = trace.audit(made.save(tmp_path, name))
-    (finding,) = findings(report)["PREC020"]
+    (finding,) = findings(report)["PREC040"]
     assert finding.message == "aten::mm ran in fp32, in forward"
     place = finding.place
     assert (place.module, place.file, place.line) == ("Net_0.Island_0", "model.py", 41)
@@ -129,9 +129,9 @@ def test_without_dtypes_of_operands_the_finding_is_weaker(tmp_path):
     made = mixed()
     made.op("aten::mm", {SGEMM: 100.0})
     report = trace.audit(made.save(tmp_path))
-    (finding,) = findings(report)["PREC020"]
+    (finding,) = findings(report)["PREC040"]
     assert "name of the kernel" in finding.why
-    assert next(o for o in report.outcomes if o.code == "PREC020").severity.name == "WARNING"
+    assert next(o for o in report.outcomes if o.code == "PREC040").severity.name == "WARNING"
 
 
 def test_backward_leads_to_the_line_of_its_forward(tmp_path):
@@ -149,7 +149,7 @@ def test_backward_leads_to_the_line_of_its_forward(tmp_path):
         2,
         {"Sequence number": 5, "Fwd thread id": 1},
     )
-    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC020"]
+    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC040"]
     assert finding.message == "aten::mm ran in fp32, in backward"
     assert (finding.place.file, finding.place.line) == ("model.py", 12)
 
@@ -158,7 +158,7 @@ def test_a_call_stack_of_older_exports_gives_the_line(tmp_path):
     made = mixed()
     stack = "torch/nn/functional.py(1): linear;net.py(7): forward;main.py(9): <module>"
     made.op("aten::mm", {SGEMM: 50.0}, ("float", "float"), **{"Call stack": stack})
-    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC020"]
+    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC040"]
     assert (finding.place.file, finding.place.line) == ("net.py", 7)
 
 
@@ -174,11 +174,11 @@ def test_tf32_in_an_fp32_run_is_a_finding_of_its_own(tmp_path):
     kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tensor16x8x8_cudnn"
     made.op("aten::cudnn_convolution", {kernel: 10.0}, ("float", "float"))
     path = made.save(tmp_path)
-    (finding,) = findings(trace.audit(path, claim="fp32"))["PREC022"]
+    (finding,) = findings(trace.audit(path, claim="fp32"))["PREC042"]
     assert finding.message == "fp32 operands were rounded to TF32 in aten::cudnn_convolution"
     assert finding.claimed == "fp32, by --claim"
     assert "cudnn.allow_tf32" in finding.fix
-    assert "PREC022" in findings(trace.audit(path))
+    assert "PREC042" in findings(trace.audit(path))
     assert findings(trace.audit(path, claim="tf32")) == {}
 
 
@@ -190,14 +190,14 @@ def test_a_naive_kernel_is_named_and_a_probe_in_the_first_step_is_a_note(tmp_pat
     good = "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x64x8"
     made.op("aten::miopen_convolution", {good: 50.0}, (BF16, BF16))
     report = trace.audit(made.save(tmp_path))
-    (probe,) = findings(report)["PREC021"]
+    (probe,) = findings(report)["PREC041"]
     assert "first profiled step alone" in probe.message
-    assert next(o for o in report.outcomes if o.code == "PREC021").verdict is Verdict.HELD
+    assert next(o for o in report.outcomes if o.code == "PREC041").verdict is Verdict.HELD
     made.op("aten::miopen_convolution", {NAIVE: 500.0}, (BF16, BF16))
     report = trace.audit(made.save(tmp_path))
-    (finding,) = findings(report)["PREC021"]
+    (finding,) = findings(report)["PREC041"]
     assert finding.message == "aten::miopen_convolution ran on a naive kernel of miopen"
-    assert next(o for o in report.outcomes if o.code == "PREC021").verdict is Verdict.BROKEN
+    assert next(o for o in report.outcomes if o.code == "PREC041").verdict is Verdict.BROKEN
 
 
 def test_attention_on_the_math_path(tmp_path):
@@ -206,7 +206,7 @@ def test_attention_on_the_math_path(tmp_path):
     made._event("cpu_op", "aten::scaled_dot_product_attention", when - 2, 9, 1, {"External id": 91})
     name = "aten::_scaled_dot_product_attention_math"
     made._event("cpu_op", name, when - 1, 8, 1, {"External id": 90})
-    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC023"]
+    (finding,) = findings(trace.audit(made.save(tmp_path)))["PREC043"]
     assert finding.message == "attention took the math path, in forward"
 
 
@@ -223,17 +223,17 @@ def test_layouts_column_buffers_casts_and_vector_kernels(tmp_path):
     vector = "Cijk_Ailk_Bljk_BBS_BH_MT32x32x8_SN_1LDSB0_APM1_ISA942_KLA"
     made.op("aten::mm", {vector: 70.0}, (BF16, BF16))
     told = findings(trace.audit(made.save(tmp_path)))
-    assert set(told) == {"PREC024", "PREC025", "PREC026", "PREC027"}
-    assert told["PREC025"][0].message.startswith("20% of the time of convolutions")
-    assert "22.9% of the device time" in told["PREC026"][0].message
+    assert set(told) == {"PREC044", "PREC045", "PREC046", "PREC047"}
+    assert told["PREC045"][0].message.startswith("20% of the time of convolutions")
+    assert "22.9% of the device time" in told["PREC046"][0].message
 
 
 def test_names_that_tell_nothing_leave_it_unproven(tmp_path):
     made = Made()
     made.op("aten::mm", {"cutlass::device_kernel<cutlass::gemm::kernel::X>": 100.0})
     outcomes = {o.code: o for o in trace.audit(made.save(tmp_path), claim="bf16").outcomes}
-    assert outcomes["PREC020"].verdict is Verdict.UNPROVEN
-    assert "names do not tell" in outcomes["PREC020"].reason
+    assert outcomes["PREC040"].verdict is Verdict.UNPROVEN
+    assert "names do not tell" in outcomes["PREC040"].reason
 
 
 def test_a_trace_of_the_cpu_alone_says_so(tmp_path):
@@ -262,7 +262,7 @@ def test_machine_code_overrules_a_name(tmp_path):
     folder = Path(__file__).parents[1] / "data" / "triton" / "sm_80-dot-f32"
     path = made.save(tmp_path)
     told = findings(trace.audit(path, triton_cache=folder))
-    assert told["PREC022"][0].message == "fp32 operands were rounded to TF32 in triton_kernel"
+    assert told["PREC042"][0].message == "fp32 operands were rounded to TF32 in triton_kernel"
     assert findings(trace.audit(path)) == {}
 
 
@@ -274,33 +274,33 @@ CAPTURED = Path(__file__).parents[1] / "data" / "traces"
 def test_an_island_on_a_card_is_located():
     report = trace.audit(CAPTURED / "h200-island.json.gz")
     told = findings(report)
-    assert set(told) == {"PREC020", "PREC026"}
-    assert {f.message for f in told["PREC020"]} == {
+    assert set(told) == {"PREC040", "PREC046"}
+    assert {f.message for f in told["PREC040"]} == {
         "aten::mm ran in fp32, in backward",
         "aten::addmm ran in fp32, in forward",
     }
-    assert {f.place.module for f in told["PREC020"]} == {"Sequential_0.Island_0.Linear_1"}
-    assert {f.place.file for f in told["PREC020"]} == {"kernel_cases.py"}
+    assert {f.place.module for f in told["PREC040"]} == {"Sequential_0.Island_0.Linear_1"}
+    assert {f.place.file for f in told["PREC040"]} == {"kernel_cases.py"}
 
 
 def test_the_same_program_without_the_island_has_no_fp32_product():
-    assert set(findings(trace.audit(CAPTURED / "h200-clean.json.gz"))) == {"PREC026"}
+    assert set(findings(trace.audit(CAPTURED / "h200-clean.json.gz"))) == {"PREC046"}
 
 
 def test_the_math_path_on_a_card():
     told = findings(trace.audit(CAPTURED / "h200-math.json.gz"))
-    assert {f.place.module for f in told["PREC023"]} == {"Net_0.MultiheadAttention_0"}
-    assert "PREC020" in told  # that path computes in fp32
+    assert {f.place.module for f in told["PREC043"]} == {"Net_0.MultiheadAttention_0"}
+    assert "PREC040" in told  # that path computes in fp32
 
 
 def test_tf32_on_a_card():
     told = findings(trace.audit(CAPTURED / "h200-tf32.json.gz", claim="fp32"))
-    assert {f.place.op for f in told["PREC022"]} >= {"aten::cudnn_convolution", "aten::mm"}
+    assert {f.place.op for f in told["PREC042"]} >= {"aten::cudnn_convolution", "aten::mm"}
 
 
 def test_a_mixed_step_on_a_card_shows_transposes_around_convolutions():
     told = findings(trace.audit(CAPTURED / "h200-mixed.json.gz"))
-    assert set(told) == {"PREC025", "PREC026", "PREC027"}
+    assert set(told) == {"PREC045", "PREC046", "PREC047"}
 
 
 # -- files that are none ----------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_exit_codes_and_files(tmp_path, capsys):
     bad = made.save(tmp_path, "bad.json")
     html = tmp_path / "r.html"
     assert cli.main(["trace", str(bad), "--html", str(html)]) == 3
-    assert "PREC020" in html.read_text()
+    assert "PREC040" in html.read_text()
     out = capsys.readouterr().out
     assert "products by dtype: bf16 90%, fp32 10%" in out
     assert out.splitlines()[-1] == "4 held, 1 broken, 0 unproven"

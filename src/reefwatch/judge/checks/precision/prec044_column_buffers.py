@@ -1,4 +1,4 @@
-"""PREC024: convolutions without column buffers."""
+"""PREC044: convolutions without column buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 @check(
-    "PREC024",
+    "PREC044",
     Severity.ERROR,
     needs=("trace.kernels", "trace.products"),
     when=("trace.convolution",),

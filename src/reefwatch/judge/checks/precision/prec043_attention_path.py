@@ -1,4 +1,4 @@
-"""PREC023: attention on a fused kernel."""
+"""PREC043: attention on a fused kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MATH: dict[str, Any] = {"attention": MATH, "op": "aten::bmm", "module": "Attent
 
 
 @check(
-    "PREC023",
+    "PREC043",
     Severity.WARNING,
     needs=("trace.kernels",),
     when=("trace.attention",),

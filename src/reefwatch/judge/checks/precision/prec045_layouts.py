@@ -1,4 +1,4 @@
-"""PREC025: convolutions without transposes around them."""
+"""PREC045: convolutions without transposes around them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONV: dict[str, Any] = {"role": "conv", "op": "aten::miopen_convolution", "libr
 
 
 @check(
-    "PREC025",
+    "PREC045",
     Severity.ERROR,
     needs=("trace.kernels", "trace.products"),
     when=("trace.convolution",),

@@ -1,4 +1,4 @@
-"""PREC026: what casts cost."""
+"""PREC046: what casts cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CAST: dict[str, Any] = {
 
 
 @check(
-    "PREC026",
+    "PREC046",
     Severity.WARNING,
     needs=("trace.kernels",),
     good=(

@@ -1,4 +1,4 @@
-"""PREC021: no naive or generic kernel."""
+"""PREC041: no naive or generic kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAIVE: dict[str, Any] = {
 
 
 @check(
-    "PREC021",
+    "PREC041",
     Severity.ERROR,
     needs=("trace.kernels", "trace.products"),
     covers=traces.covers("naive", traces.products),

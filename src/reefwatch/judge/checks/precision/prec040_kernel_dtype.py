@@ -1,4 +1,4 @@
-"""PREC020: by the kernels, products in the claimed low precision."""
+"""PREC040: by the kernels, products in the claimed low precision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FP32: dict[str, Any] = {
 
 
 @check(
-    "PREC020",
+    "PREC040",
     Severity.ERROR,
     needs=("claim.precision", "trace.kernels", "trace.products"),
     when=("claim.precision=bf16-mixed|fp16-mixed|bf16|fp16",),

@@ -1,4 +1,4 @@
-"""PREC027: low-precision products on the matrix units."""
+"""PREC047: low-precision products on the matrix units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _low(case: Case) -> list[Row]:
 
 
 @check(
-    "PREC027",
+    "PREC047",
     Severity.ERROR,
     needs=("trace.kernels", "trace.products"),
     covers=traces.covers("matrix_core", _low),

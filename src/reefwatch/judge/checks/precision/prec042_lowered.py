@@ -1,4 +1,4 @@
-"""PREC022: fp32 operands are not computed in less."""
+"""PREC042: fp32 operands are not computed in less."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TF32: dict[str, Any] = {
 
 
 @check(
-    "PREC022",
+    "PREC042",
     Severity.ERROR,
     needs=("trace.kernels", "trace.products"),
     covers=traces.covers("compute_dtype", traces.products),
