@@ -83,6 +83,8 @@ class Gates(Instrument):
             "warnings": warned(),
         }
         sink.fact("precision.gates", Evidence("precision.gates", told, source="read"))
+        why = "timing signatures are an experiment, and none was asked for"
+        sink.fact("precision.signatures", Evidence("precision.signatures", False, source=why))
         if not self._product:
             why = "no product on a GPU was seen"
             sink.fact("precision.blas", Evidence("precision.blas", False, source=why))
