@@ -44,8 +44,8 @@ def outcome(record: Record) -> Any:
 
 
 def test_the_costliest_ops_of_a_step_are_timed_in_three_dtypes():
-    conv, line = nn.Conv2d(8, 8, 3), nn.Linear(8, 4)
-    x = torch.randn(4, 8, 16, 16)
+    conv, line = nn.Conv2d(32, 32, 5), nn.Linear(32, 4)
+    x = torch.randn(4, 32, 16, 16)
 
     def step() -> None:
         line(F.relu(conv(x)).mean((2, 3))).sum().backward()

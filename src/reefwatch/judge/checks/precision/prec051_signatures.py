@@ -64,8 +64,9 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
 def signatures(case: Case) -> Iterator[Finding]:
     """The costliest ops are faster in 16 bits than in fp32, and as fast in bf16 as in fp16.
 
-    Each was run alone on operands of the same shapes, in turn in fp32, bf16 and fp16. Ops as short
-    as a launch tell nothing and are left out.
+    Each was run alone on operands of the same shapes, in turn in fp32, bf16 and fp16; an op that
+    the run has in 16 bits is judged in that dtype, one in fp32 in both. Ops as short as a launch
+    tell nothing and are left out.
 
     Why: half the bytes take half the time, and matrix units are faster still. Slower than fp32
     means that the low dtype is emulated (cast there and back) or has a naive kernel; bf16 far
@@ -79,10 +80,11 @@ def signatures(case: Case) -> Iterator[Finding]:
         if row["small"]:
             continue
         times: Mapping[str, float] = row["seconds"]
-        for dtype in ("bf16", "f16"):
+        for dtype in (row["dtype"],) if row["dtype"] in ("bf16", "f16") else ("bf16", "f16"):
             if _slower(row, dtype, "f32", SLOWER):
                 yield _finding(row, dtype, "f32", "it is emulated there, or runs on a naive kernel")
-        if _slower(row, "bf16", "f16", APART) and not _slower(row, "bf16", "f32", SLOWER):
+        apart = row["dtype"] != "f16" and _slower(row, "bf16", "f16", APART)
+        if apart and not _slower(row, "bf16", "f32", SLOWER):
             yield _finding(row, "bf16", "f16", "the library has no kernel of that kind for bf16")
         for dtype, error in row["errors"].items():
             if dtype == row["dtype"] and times:
