@@ -115,6 +115,25 @@ def test_only_known_words_are_said():
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)", "library", "nccl"),
         ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "compute_dtype", "unknown"),
         ("triton_tem_fused_mm_0", "matrix_core", "unknown"),
+        ("kernel_grouped_conv_bwd_weight_naive", "naive", "yes"),
+        ("cutlass_tensorop_h1688fprop_optimized_64x64_32x2_nhwc_align8", "compute_dtype", "fp16"),
+        (
+            "_ZN7cutlass7Kernel2I43cutlass_80_simt_sgemm_256x128_8x4_nn_align1EEvNT_6ParamsE",
+            "matrix_core",
+            "no",
+        ),
+        ("_Z40fmha_cutlassF_f32_aligned_64x128_rf_sm80N22PyTorchMemEff", "compute_dtype", "fp32"),
+        (
+            "_ZN2at6native12_GLOBAL__N_128vectorized_layer_norm_kernelIN3c108BFloat16EfLb1EEEviT0_",
+            "compute_dtype",
+            "bf16",
+        ),
+        (
+            "_ZN2at6native9templates4cuda21uniform_and_transformIN3c104HalfEfPNS_17CUDAGeneratorImpl"
+            "EZZZNS2_16bernoulli_kernelIS7_EEvRNS_18TensorIteratorBaseEdT_ENKUlvE_clEvEUlfE_EEv",
+            "compute_dtype",
+            "fp16",
+        ),
         ("miopenSp3AsmConvFury_v2_4_1_gfx11_fp16_fp16acc_f2x3_c16", "accumulate_dtype", "fp16"),
         ("naive_conv_ab_nonpacked_wrw_nchw_float_double_float.kd", "accumulate_dtype", "fp64"),
     ],

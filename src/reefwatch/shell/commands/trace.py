@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from reefwatch.core.errors import UsageError
 from reefwatch.shell import options, screen
+from reefwatch.shell.cli import say
+
+LARGE = 16 << 20
+"""Bytes from which on reading takes seconds."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,6 +66,16 @@ def _names(path: str, as_json: bool, cache: str | None) -> int:
     return 0
 
 
+def _announce(path: str) -> None:
+    """Say how much there is to read, where that takes more than a moment."""
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        return
+    if size > LARGE:
+        say(f"{path}: reading {size / 2**20:.0f} MiB")
+
+
 def _audit(given: argparse.Namespace) -> int:
     from reefwatch.api import trace
     from reefwatch.api.session import render, write
@@ -68,6 +83,7 @@ def _audit(given: argparse.Namespace) -> int:
     from reefwatch.show import kernels
 
     options.targets(given, "html", "junit", "sarif")
+    _announce(given.file)
     report = trace.audit(
         given.file,
         claim=given.claim,
