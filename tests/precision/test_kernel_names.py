@@ -122,6 +122,7 @@ def test_only_known_words_are_said():
             "matrix_core",
             "no",
         ),
+        ("_Z20softmax_warp_forwardIN3c108BFloat16ES1_fLi9ELb0ELb0EEvPT0_", "compute_dtype", "bf16"),
         ("_Z40fmha_cutlassF_f32_aligned_64x128_rf_sm80N22PyTorchMemEff", "compute_dtype", "fp32"),
         (
             "_ZN2at6native12_GLOBAL__N_128vectorized_layer_norm_kernelIN3c108BFloat16EfLb1EEEviT0_",
