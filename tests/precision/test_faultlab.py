@@ -10,7 +10,8 @@ from reefwatch.core.finding import Severity, Verdict
 from reefwatch.gather.precision.examine import examine
 from reefwatch.judge.engine import judge, load
 
-CHECKS = [check for check in load() if check.contract == "precision"]
+# from PREC040 on they rest on other instruments than the audit (traces, gates, timing)
+CHECKS = [c for c in load() if c.contract == "precision" and c.code < "PREC040"]
 
 
 def outcomes_of(faultlab, kind, fault):

@@ -9,6 +9,8 @@ from reefwatch.gather.instrument import Instrument, Tools
 
 CATALOG = (
     ("precision.audit", "PrecisionAudit"),
+    ("precision.attention", "Attention"),
+    ("precision.gates", "Gates"),
     ("loop.gradients", "Gradients"),
     ("loop.parameters", "Parameters"),
     ("loop.finite", "Finite"),

@@ -147,13 +147,30 @@ def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
     return tuple(least.values())
 
 
+def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
+    """The checks that can say something of these records.
+
+    A profiler trace and a watched run have no fact in common, so neither is judged by the other's
+    checks.
+    """
+    traced = any(record.header.get("kind") == "trace" for record in records)
+    return tuple(check for check in load() if _of_trace(check) == traced)
+
+
+def _of_trace(check: Check) -> bool:
+    return any(name.startswith("trace.") for name in check.needs)
+
+
 def judge(
     records: Sequence[Record], selected: Sequence[Check] | None = None
 ) -> tuple[tuple[Outcome, ...], dict[str, str]]:
-    """(outcomes, claims not made with the reason) of all checks over the records of all ranks."""
+    """(outcomes, claims not made with the reason) of all checks over the records of all ranks.
+
+    Without `selected`, of those that fit the records.
+    """
     outcomes: list[Outcome] = []
     unclaimed: dict[str, str] = {}
-    for check in load() if selected is None else selected:
+    for check in fitting(records) if selected is None else selected:
         told = [(record.rank, judge_rank(check, record)) for record in records]
         made = [(rank, said) for rank, said in told if isinstance(said, Outcome)]
         if made:

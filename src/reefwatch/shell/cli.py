@@ -34,7 +34,9 @@ VERBS = (
     ),
     Verb("lock", "freeze what computes here; name each drift from it", _COMMANDS + "lock"),
     Verb("precision", "did low precision pay: speed and memory had against possible"),
-    Verb("trace", "audit a profiler trace taken anywhere; classify kernel names"),
+    Verb(
+        "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
+    ),
     Verb("compare", "two records or references, any devices: where do they part"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),

@@ -84,6 +84,9 @@ def _head(report: Report) -> Iterator[_Line]:
     if not report.records:
         yield _Line("no record was read")
         return
+    if report.command == "trace":
+        yield _Line("")
+        return
     if not any(name.startswith("run.") for record in report.records for name in record.facts):
         return  # nothing ran: a machine or a file was looked at
     if run.steps is None:
