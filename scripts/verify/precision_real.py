@@ -6,11 +6,7 @@ diffusers' own classes. `FULL` is what a GPU runs; on a CPU the same models run 
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from precision_models import Made

@@ -80,6 +80,7 @@ def of_op(
             return None  # who decided it cannot be told any more
         own = writes or "f64" in floats or site.phase == "backward"
         return "inherited" if own else "policy"
+    outs = outs or ins  # an op in place, or one that gives a number
     if not any(dtype in HIGH for dtype in outs) or site.phase == "backward":
         return None
     if not floats:
@@ -97,7 +98,7 @@ def of_backward(ins: tuple[str, ...], outs: tuple[str, ...], forward: str | None
     Gradients have the dtype of what they belong to: the gradient of a weight is fp32 because the
     weight is, that of what a forward op made in fp32 is so for the reason that the forward had.
     """
-    if not any(dtype in HIGH for dtype in outs):
+    if not any(dtype in HIGH for dtype in outs or ins):
         return None
     if forward in ("policy", "explicit upcast", "type promotion", "kernel returns f32"):
         return forward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Fact
@@ -12,6 +13,7 @@ from reefwatch.core.record import Event, Record
 from reefwatch.gather.instrument import Tools
 from reefwatch.gather.ops import OpLayer
 from reefwatch.gather.precision.audit import PrecisionAudit
+from reefwatch.gather.precision.launched import Launches, profiler, roots
 
 
 class Memory:
@@ -39,13 +41,21 @@ def examine(
     optimizers: Iterable[Any] = (),
     claim: str = "",
     steps: int = 1,
+    profiled: int = 0,
     referee: Referee | None = None,
+    replay: Any = None,
 ) -> Record:
-    """What the audit sees of `steps` calls of `step`. Raises what `step` raises, and Breach."""
+    """What the audit sees of `steps` calls of `step`. Raises what `step` raises, and Breach.
+
+    `profiled` further steps are profiled as well, for what was launched. `replay` is the
+    autocast policy of another device, when it is replayed here.
+    """
     import torch
 
     memory = Memory()
     options: dict[str, Any] = {"claim": claim} if claim else {}
+    if replay is not None:
+        options["replay"] = replay
     tools = Tools(torch, memory, time.perf_counter, referee, options)
     audit = PrecisionAudit()
     audit.arm(tools)
@@ -55,17 +65,25 @@ def examine(
             audit.on_optimizer(optimizer)
         if claim:
             memory.fact("claim.precision", Evidence("claim.precision", claim, source="--claim"))
-        for number in range(steps):
+        launches = Launches()
+        for number in range(steps + profiled):
+            profile = profiler(torch, torch.cuda.is_initialized()) if number >= steps else None
+            audit.trail = None if profile is None else []
             audit.open(number)
             layer.enter(number)
             try:
-                step()
+                with profile if profile is not None else nullcontext():
+                    step()
             finally:
                 layer.leave()
             for optimizer in optimizers:
                 audit.after_update(optimizer, True)
+            if profile is not None:
+                launches.add(audit.trail or (), roots(profile), torch.cuda.is_initialized())
             audit.close(number)
             audit.on_step(number, 0.0, True)
+        if profiled:
+            launches.write(memory)
     finally:
         audit.disarm()
     return Record({"rank": 0, "world": 1}, memory.facts, tuple(memory.events))

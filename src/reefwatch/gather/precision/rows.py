@@ -83,7 +83,7 @@ class Row:
         }
 
     def saved(self, dtype: str, size: int) -> dict[str, Any]:
-        """The data of a `precision.saved_by` event: `size` bytes of `dtype` that it is to thank for."""
+        """The data of a `precision.saved_by` event: bytes of `dtype` that it is to thank for."""
         site = self.site
         return {
             "module": site.module,

@@ -49,7 +49,7 @@ class Updates:
         }
 
     def facts(self) -> Facts:
-        """`precision.optimizer`: `{"ops": {form: per update}, "optimizers": {class: what it has}}`."""
+        """`precision.optimizer`: ops per update by form, and what each optimizer holds."""
         name = "precision.optimizer"
         if not self._updates or not self._ops:
             return {name: Unknown("no optimizer update was seen at op level in an examined step")}
@@ -64,9 +64,9 @@ class Asked:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._policies: dict[str, dict[str, Any]] = {}
-        self._quantised: dict[str, str] = {}
-        self._trainer: dict[str, str] = {}
+        self._policies: dict[str, Any] = {}
+        self._quantised: dict[str, Any] = {}
+        self._trainer: dict[str, Any] = {}
 
     def read(self, modules: Any) -> None:
         """Look over the modules seen so far, and the trainers that are loaded."""
@@ -86,8 +86,8 @@ class Asked:
             self._trainer["accelerate"] = shared["_mixed_precision"]
 
     def facts(self) -> Facts:
-        """`precision.fsdp`, `precision.quantised`, `precision.trainer`; Unknown when there is none."""
-        found = {
+        """`precision.fsdp`, `precision.quantised`, `precision.trainer`; empty when there is none."""
+        found: dict[str, tuple[dict[str, Any], str]] = {
             "precision.fsdp": (self._policies, "no FSDP module was seen"),
             "precision.quantised": (self._quantised, "no 4-bit module of bitsandbytes was seen"),
             "precision.trainer": (self._trainer, "no trainer of Lightning or accelerate was seen"),
