@@ -41,9 +41,10 @@ class Launches:
         named = [row for row in trail if row.name]
         joined = _join(named, sorted(events, key=lambda event: event.time_range.start))
         for row, event in joined:
+            self.ops += row.makes
             if event is None:
                 continue
-            self.joined += 1
+            self.joined += row.makes
             launches = list(_kernels(event))
             took = sum(seconds for _, seconds in launches) if on_gpu else _own_seconds(event)
             self.seconds[row] = self.seconds.get(row, 0.0) + took
@@ -52,14 +53,12 @@ class Launches:
                 count = kept.setdefault(name, [0, 0.0])
                 count[0] += 1
                 count[1] += seconds
-        self.ops += len(named)
 
     def write(self, sink: Sink) -> None:
         """`precision.launch` events by row, and the fact `precision.time`."""
         for row, seconds in self.seconds.items():
             kernels = sorted(
-                ([name, int(n), s] for name, (n, s) in self.kernels[row].items()),
-                key=lambda entry: -float(entry[2]),
+                self.kernels[row].items(), key=lambda entry: entry[1][1], reverse=True
             )
             data = {
                 "op": row.name,
@@ -71,7 +70,7 @@ class Launches:
                 "phase": row.site.phase,
                 "cause": row.cause,
                 "seconds": seconds / self.steps,
-                "kernels": kernels,
+                "kernels": [[name, int(count), took] for name, (count, took) in kernels],
             }
             sink.event("precision.launch", data, id=str(row.number))
         sink.fact("precision.time", self.fact())
@@ -90,7 +89,7 @@ class Launches:
                 keys["cause"] = row.cause or "unexplained"
             for table, key in keys.items():
                 by[table][key] = by[table].get(key, 0.0) + seconds / self.steps
-        value = {
+        value: dict[str, Any] = {
             "device": self.device,
             "seconds": sum(self.seconds.values()) / self.steps,
             "joined": self.joined / max(1, self.ops),

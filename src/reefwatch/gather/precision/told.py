@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.dtypes import FLOATS
 from reefwatch.gather.ops import OTHER_THREADS
 from reefwatch.gather.precision.claim import claim_of
 
-if TYPE_CHECKING:
-    from reefwatch.gather.precision.audit import PrecisionAudit
-
 Facts = dict[str, "Evidence | Unknown"]
 
 
-def facts_of(audit: PrecisionAudit) -> Facts:
+def facts_of(audit: Any) -> Facts:
     """The facts of the section Precision of docs/record.md, by name."""
     facts: Facts = {}
     if audit.examined:
@@ -44,7 +41,7 @@ def facts_of(audit: PrecisionAudit) -> Facts:
     return facts
 
 
-def _flops(audit: PrecisionAudit) -> Facts:
+def _flops(audit: Any) -> Facts:
     """Flops of matmul and convolution by dtype, in all and inside regions; the regions seen."""
     all_: dict[str, int] = {}
     inside: dict[str, int] = {}
@@ -84,7 +81,7 @@ def _flops(audit: PrecisionAudit) -> Facts:
     return facts
 
 
-def _coverage(audit: PrecisionAudit) -> dict[str, Any]:
+def _coverage(audit: Any) -> dict[str, Any]:
     layer = audit.layer
     with_weights: set[str] = set()
     unseen: list[str] = []
@@ -103,7 +100,7 @@ def _coverage(audit: PrecisionAudit) -> dict[str, Any]:
     }
 
 
-def _unseen(audit: PrecisionAudit) -> list[str]:
+def _unseen(audit: Any) -> list[str]:
     reasons = []
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None:

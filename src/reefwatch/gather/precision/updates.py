@@ -1,4 +1,4 @@
-"""How the optimizer runs: one op for all parameters, or a loop over them; and what was asked for."""
+"""How the optimizer runs: one op for all parameters, or a loop; and what trainers asked for."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Asked:
             self._trainer["accelerate"] = shared["_mixed_precision"]
 
     def facts(self) -> Facts:
-        """`precision.fsdp`, `precision.quantised`, `precision.trainer`; empty when there is none."""
+        """`precision.fsdp`, `precision.quantised`, `precision.trainer`; empty when none."""
         found: dict[str, tuple[dict[str, Any], str]] = {
             "precision.fsdp": (self._policies, "no FSDP module was seen"),
             "precision.quantised": (self._quantised, "no 4-bit module of bitsandbytes was seen"),
