@@ -29,7 +29,11 @@ VERBS = (
     Verb("doctor", "look over this machine: cards, driver, wheels, known-bad combinations"),
     Verb("plan", "one consistent set of driver, ROCm, torch and libraries for a card"),
     Verb("lock", "freeze what computes here; name each drift from it"),
-    Verb("precision", "did low precision pay: speed and memory had against possible"),
+    Verb(
+        "precision",
+        "did low precision pay: speed and memory had against possible",
+        _COMMANDS + "precision",
+    ),
     Verb("trace", "audit a profiler trace taken anywhere; classify kernel names"),
     Verb("compare", "two records or references, any devices: where do they part"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
