@@ -6,7 +6,13 @@ diffusers' own classes. `FULL` is what a GPU runs; on a CPU the same models run 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
 
 import torch
 from precision_models import Made
@@ -125,10 +131,13 @@ def _unet(full):
 REAL: dict[str, Callable[[bool], Made]] = {
     "ResNet-50, BatchNorm": _resnet(nn.BatchNorm2d),
     "ResNet-50, GroupNorm": _resnet(_groups),
-    "ViT-B (transformers)": _vit,
-    "LLaMA (transformers)": _llama,
-    "UNet (diffusers)": _unet,
 }
+if find_spec("transformers"):
+    REAL |= {"ViT-B (transformers)": _vit, "LLaMA (transformers)": _llama}
+if find_spec("diffusers"):
+    REAL["UNet (diffusers)"] = _unet
+LEFT_OUT = [name for name in ("transformers", "diffusers") if not find_spec(name)]
+"""Libraries that are not here, so that their models were not run."""
 
 
 class Step:
@@ -182,8 +191,9 @@ def flops(step: Step) -> tuple[int, dict[str, int]]:
 
 
 def saved(step: Step) -> dict[str, int]:
-    """Bytes by dtype of the distinct storages that autograd packs, parameters left out."""
-    skip = {p.untyped_storage()._cdata for p in step.net.parameters()}
+    """Bytes by dtype of the storages that autograd packs, parameters and buffers left out."""
+    held = (*step.net.parameters(), *step.net.buffers())
+    skip = {p.untyped_storage()._cdata for p in held}
     kept: dict[int, torch.Tensor] = {}
     total: dict[str, int] = {}
 
@@ -199,3 +209,109 @@ def saved(step: Step) -> dict[str, int]:
     loss.backward()
     step.optimizer.zero_grad()
     return total
+
+
+PRODUCTS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_overrideable"),
+        *("_convolution", "convolution_backward", "_scaled_dot_product_flash_attention"),
+        *("_scaled_dot_product_flash_attention_for_cpu", "mkldnn_convolution"),
+        *("_scaled_dot_product_flash_attention_for_cpu_backward", "cudnn_convolution"),
+        *("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_cudnn_attention"),
+        *("_scaled_dot_product_cudnn_attention_backward", "miopen_convolution"),
+        *("_scaled_dot_product_efficient_attention",),
+        *("_scaled_dot_product_efficient_attention_backward",),
+    )
+)
+FLOATING = ("float", "double", "c10::BFloat16", "c10::Half")
+
+
+def times(step: Step, steps: int) -> dict[str, float]:
+    """Shares of device time of products and of casts, and the seconds in all, from trace files.
+
+    Profiles without Reefwatch, written as traces and read as JSON: no event object of torch's, and
+    no op layer, has a part in it. Of each op, the median over the steps counts, as long as they are
+    the same ops in the same order.
+    """
+    traces = [_trace(step) for _ in range(steps)]
+    same = {len(trace) for trace in traces}
+    if len(same) > 1:
+        traces = traces[:1]
+    told = {"products": 0.0, "casts": 0.0, "rest": 0.0}
+    for number, (category, _) in enumerate(traces[0]):
+        told[category] += median(trace[number][1] for trace in traces)
+    total = sum(told.values())
+    return {name: value / total for name, value in told.items()} | {"seconds": total / 1e6}
+
+
+def _trace(step: Step) -> list[tuple[str, float]]:
+    """(category, microseconds) of each op of one step, then of kernels that no op launched."""
+    on_gpu = step.device != "cpu"
+    kinds = torch.profiler.ProfilerActivity
+    kinds = [kinds.CPU, kinds.CUDA] if on_gpu else [kinds.CPU]
+    with torch.profiler.profile(activities=kinds, record_shapes=True) as profile:
+        step()
+        if on_gpu:
+            torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    ops = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith("aten::")]
+    kernels: dict[int, float] = {}
+    for event in events:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            key = event["args"].get("External id", -1)
+            kernels[key] = kernels.get(key, 0.0) + event["dur"]
+    told = []
+    for op, parents, own in _nested(ops):
+        took = kernels.pop(op["args"].get("External id", -2), 0.0) if on_gpu else own
+        told.append((_category([*parents, op]), took))
+    return [*told, ("rest", sum(kernels.values()))]
+
+
+def _nested(ops: list[Any]) -> Iterable[tuple[Any, list[Any], float]]:
+    """Each op with those around it and its own time, by thread."""
+    for thread in sorted({op["tid"] for op in ops}):
+        stack: list[Any] = []
+        mine = sorted((op for op in ops if op["tid"] == thread), key=lambda e: (e["ts"], -e["dur"]))
+        inner: dict[int, float] = {}
+        above: list[list[Any]] = []
+        for op in mine:
+            while stack and op["ts"] >= stack[-1]["ts"] + stack[-1]["dur"]:
+                stack.pop()
+            if stack:
+                inner[id(stack[-1])] = inner.get(id(stack[-1]), 0.0) + op["dur"]
+            above.append(list(stack))
+            stack.append(op)
+        for op, parents in zip(mine, above, strict=True):
+            yield op, parents, max(0.0, op["dur"] - inner.get(id(op), 0.0))
+
+
+def _category(chain: list[Any]) -> str:
+    if any(op["name"] in PRODUCTS for op in chain):
+        return "products"
+    copying = False
+    for op in chain:
+        copying |= op["name"] == "aten::_to_copy"
+        if copying:
+            types = op["args"].get("Input type", [""])
+            asked = str(op["args"].get("Concrete Inputs", ["", ""])[1:2])
+            if op["name"] == "aten::_to_copy" and types[0] in FLOATING:
+                return "casts" if asked != "['']" else "rest"
+    return "rest"
+
+
+CPU_ATTENTION = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+        torch.ops.aten._scaled_dot_product_flash_attention
+    ),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        torch.ops.aten._scaled_dot_product_flash_attention_backward
+    ),
+}
+"""torch's counter has no formula for attention on the CPU: that of the same op on a GPU."""
+for _ours, _theirs in CPU_ATTENTION.items():
+    if _ours not in flop_registry:
+        flop_registry[_ours] = flop_registry[_theirs]

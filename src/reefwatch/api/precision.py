@@ -54,8 +54,10 @@ def precision(
     silences = judging.silences(settings, Path.cwd())
     run_id = folder.run_id(os.environ)
     made = folder.new(settings.out, f"precision-{program.name}", 0)
-    say("an experiment: the steps are run with changed precision, and the script stops when "
-        "enough was measured")
+    say(
+        "an experiment: the steps are run with changed precision, and the script stops when "
+        "enough was measured"
+    )
     record = measure(
         argv,
         made,

@@ -26,7 +26,8 @@ def _variants(case: Case) -> Iterator[str]:
     if not told:
         return
     variants: Mapping[str, Any] = told["variants"]
-    yield f"{'':<14} {'step (median)':>15} {'quarter to three quarters':>27} {'saved':>12} {'peak':>12}"
+    spread = "quarter to three quarters"
+    yield f"{'':<14} {'step (median)':>15} {spread:>27} {'saved':>12} {'peak':>12}"
     for name, title in TITLES.items():
         if name not in variants:
             if name in told["refused"]:
@@ -61,14 +62,14 @@ def _gains(variants: Mapping[str, Any]) -> Iterator[str]:
     if had and "median" in plain and "median" in had:
         line = f"speed-up had {plain['median'] / had['median']:.2f}"
         if could and "median" in could:
-            line += f", possible {plain['median'] / could['median']:.2f}"
+            line += f", with all of it in 16 bits {plain['median'] / could['median']:.2f}"
         yield line
     if had:
         saved = [sum(one["saved"].values()) for one in (plain, had, could) if one]
         if saved[0]:
             line = f"saved-for-backward memory had {1 - saved[1] / saved[0]:.0%} less"
             if could:
-                line += f", possible {1 - saved[2] / saved[0]:.0%} less"
+                line += f", with all of it in 16 bits {1 - saved[2] / saved[0]:.0%} less"
             yield line
     yield ""
 
@@ -139,6 +140,6 @@ def _peak(case: Case, cwd: str) -> Iterator[str]:
     yield f"peak, as asked: {size} made by the step (in {asked['peak']['phase']}), beside {parts}"
     for row in asked["peak"]["at"][:NAMED]:
         file = words.short_path(row["file"], cwd)
-        where = f"{file}:{row['line']}" if file else row["phase"]
+        where = f"{file}:{row['line']}" if file else "no Python line"
         yield f"  {words.quantity(row['bytes'], 'bytes'):>10}  {row['module']}  {where}"
     yield ""

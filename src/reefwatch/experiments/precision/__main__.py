@@ -23,12 +23,10 @@ def main(path: str) -> int:
     if plan["claim"]:
         claim = Evidence("claim.precision", plan["claim"], source="--claim")
         sink.fact("claim.precision", claim)
-    rotation = Rotation(plan["rounds"], tuple(plan["without"]), plan["claim"], plan["profile"])
+    rotation = Rotation(
+        plan["rounds"], tuple(plan["without"]), plan["claim"], plan["profile"], plan["policy"]
+    )
     options = {"claim": plan["claim"], "why": plan["why"]}
-    if plan["policy"]:
-        from reefwatch.experiments.precision.prediction import Prediction
-
-        rotation = Prediction(plan["policy"], plan["claim"])
     watch = Watch(sink, [rotation], exam=0.0, budget=0.0, options=options)
     watch.start()
     ending = runner.run(program)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.core.fact import Evidence, Fact, Grade, Unknown
+from reefwatch.core.ports import Sink
 from reefwatch.experiments.precision.variants import ASKED, BEST, PLAIN, Asked, Best, Plain
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.ops import OpLayer
@@ -15,6 +17,8 @@ from reefwatch.gather.precision.audit import PrecisionAudit
 from reefwatch.gather.precision.examine import Memory
 from reefwatch.gather.precision.launched import Launches, profiler, roots
 from reefwatch.gather.precision.peak import Peak
+from reefwatch.gather.precision.policy import wide_ops
+from reefwatch.gather.precision.replay import Replay
 from reefwatch.gather.regions import follow
 
 SETTLE = 3
@@ -28,15 +32,42 @@ class Enough(SystemExit):
     """Ends the script when all that was asked for is measured."""
 
 
+class Predicted:
+    """A Sink of what was computed under a policy that is not this device's own."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def fact(self, name: str, fact: Fact) -> None:
+        if isinstance(fact, Evidence) and name.startswith("precision."):
+            fact = replace(fact, grade=Grade.PREDICTED)
+        self._sink.fact(name, fact)
+
+    def event(
+        self, kind: str, data: Mapping[str, Any], *, step: int | None = None, id: str | None = None
+    ) -> None:
+        self._sink.event(kind, {**data, "grade": "predicted"}, step=step, id=id)
+
+    def tensor(self, name: str, raw: bytes, dtype: str, shape: tuple[int, ...]) -> None:
+        self._sink.tensor(name, raw, dtype, shape)
+
+
 class Rotation(Instrument):
     """Fills the section Precision experiment of docs/record.md. Changes the run, on purpose."""
 
     name = "precision.experiment"
     contract = "precision"
 
-    def __init__(self, rounds: int, without: tuple[str, ...], claim: str, profile: bool) -> None:
+    def __init__(
+        self,
+        rounds: int,
+        without: tuple[str, ...] = (),
+        claim: str = "",
+        profile: bool = False,
+        policy: str = "",
+    ) -> None:
         self._rounds, self._without = rounds, without
-        self._claim, self._profile = claim, profile
+        self._claim, self._profile, self._policy = claim, profile, policy
 
     def arm(self, tools: Tools) -> None:
         self._tools, self._torch = tools, tools.torch
@@ -57,6 +88,11 @@ class Rotation(Instrument):
         self._regions = follow(tools)
         self._began = perf_counter()
         self._refused: dict[str, str] = {}
+        self._replay: Replay | None = None
+        if self._policy:
+            self._replay = Replay(self._torch)
+            self._replay.put()
+            self._tools = replace(tools, sink=Predicted(tools.sink))
 
     # -- moments -----------------------------------------------------------------------------
 
@@ -99,6 +135,8 @@ class Rotation(Instrument):
 
     def disarm(self) -> None:
         self._end_turn(0.0)
+        if self._replay is not None:
+            self._replay.remove()
         self._write()
 
     def _end_if_done(self) -> None:
@@ -110,7 +148,7 @@ class Rotation(Instrument):
     def _planned(self) -> Iterator[tuple[str, str]]:
         """(variant, how) of each step from here on; the first tells what the others need."""
         yield ASKED, EXAMINE
-        if self._gpu() or self._profile:
+        if (self._gpu() or self._profile) and not self._policy:
             yield ASKED, PROFILE
         self._make()
         for name in self._variants:
@@ -118,6 +156,8 @@ class Rotation(Instrument):
                 yield from [(name, WARM)] * AGAIN
                 yield name, EXAMINE
         yield from [(ASKED, WARM)] * AGAIN
+        if self._policy:
+            return  # how long a step takes here says nothing of the other device
         names = list(self._variants)
         for number in range(self._rounds):
             at = number % len(names)
@@ -135,14 +175,22 @@ class Rotation(Instrument):
         self._variants[PLAIN] = Plain(self._torch)
         device, dtype = low[0]
         if self._compiled():
-            self._refused[BEST] = "compiled code ran: it is guarded on the weights that it was made for"
+            self._refused[BEST] = (
+                "compiled code ran: it is guarded on the weights that it was made for"
+            )
         elif self._per_step > 1:
-            self._refused[BEST] = f"{self._per_step} backward passes in a step share their gradients"
+            self._refused[BEST] = (
+                f"{self._per_step} backward passes in a step share their gradients"
+            )
         elif audit is None:
             self._refused[BEST] = "no module was seen"
         else:
-            regions, modules = self._regions, audit.layer.modules
-            self._variants[BEST] = Best(self._torch, device, dtype, regions, modules)
+            wide = (
+                wide_ops(self._torch, device) if self._replay is None else self._replay.lists.wide
+            )
+            self._variants[BEST] = Best(
+                self._torch, device, dtype, self._regions, audit.layer.modules, wide
+            )
         for name in self._without:
             if self._variants.pop(name, None) is not None:
                 self._refused[name] = self._tools.options.get("why", "left out")
@@ -172,7 +220,7 @@ class Rotation(Instrument):
 
     def _look(self, name: str, how: str) -> None:
         sink = self._tools.sink if name == ASKED and how == EXAMINE else Memory()
-        options = {**self._tools.options, **({"claim": self._claim} if self._claim else {})}
+        options = {**self._tools.options, "claim": self._claim, "replay": self._replay}
         tools = Tools(self._torch, sink, perf_counter, None, options)
         self._audit, self._peak = PrecisionAudit(), Peak()
         self._audit.arm(tools)
@@ -228,6 +276,7 @@ class Rotation(Instrument):
 
     def _write(self) -> None:
         told: dict[str, Any] = {}
+        value: dict[str, Any]
         for name, seen in self._seen.items():
             times = self._times.get(name, [])
             told[name] = {**seen, "steps": len(times), "seconds": times}
@@ -237,10 +286,13 @@ class Rotation(Instrument):
                 )
             if self._peaks.get(name):
                 told[name]["allocated"] = max(self._peaks[name])
-        fact: Evidence | Unknown = Unknown(f"the script ended after {self._steps} steps, in its warm-up")
+        fact: Evidence | Unknown = Unknown(
+            f"the script ended after {self._steps} steps, in its warm-up"
+        )
         if told:
             value = {"variants": told, "refused": self._refused, "rounds": self._rounds}
-            fact = Evidence("precision.variants", value, source="alternating steps")
+            source = f"the {self._policy} policy replayed" if self._policy else "alternating steps"
+            fact = Evidence("precision.variants", value, source=source)
         self._tools.sink.fact("precision.variants", fact)
 
 

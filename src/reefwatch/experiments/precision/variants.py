@@ -3,18 +3,17 @@
 - `asked`: nothing is touched.
 - `fp32`: each autocast region is entered switched off.
 - `best`: inside the regions autocast's fp32 list is lifted, `.float()` and `.to(float32)` leave a
-  16-bit tensor as it is, and weights and buffers are 16-bit copies, made once a step; their gradients
-  are added to those of the fp32 weights when the backward pass is over.
+  16-bit tensor as it is, and weights and buffers are 16-bit copies, made once a step; their
+  gradients are added to those of the fp32 weights when the backward pass is over.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reefwatch.gather.patches import Patches
-from reefwatch.gather.precision.policy import wide_ops
 from reefwatch.gather.precision.replay import Kernels
 from reefwatch.gather.regions import Regions
 
@@ -68,11 +67,19 @@ class Best(Asked):
 
     name = BEST
 
-    def __init__(self, torch: Any, device: str, dtype: str, regions: Regions, modules: Any) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        device: str,
+        dtype: str,
+        regions: Regions,
+        modules: Any,
+        wide: Iterable[str],
+    ) -> None:
         self._torch = torch
         self._low = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
         self._kernels = Kernels(torch, device)
-        self._wide = [(name, torch.library.fallthrough_kernel) for name in wide_ops(torch, device)]
+        self._wide = [(name, torch.library.fallthrough_kernel) for name in wide]
         self._regions = regions
         self._modules = modules
         self._patches = Patches()
@@ -87,7 +94,8 @@ class Best(Asked):
         self._swap()
 
     def _swap(self) -> None:
-        torch, copies = self._torch, {}
+        torch = self._torch
+        copies: dict[int, Any] = {}
         for _, module in self._modules.named():
             for held in (module._parameters, module._buffers):
                 for name, own in held.items():

@@ -56,6 +56,8 @@ class PrecisionAudit(Instrument):
         self._saved_by: dict[tuple[Row, str], int] = {}
         self._told_by: set[tuple[Row, str]] = set()
         self._pending: list[tuple[Row, int, int]] = []
+        self._unsure: list[tuple[Row, int, int]] = []
+        """Upcasts under a `_log_softmax`, which the op after it tells of: cross entropy, or not."""
         self._weights_cast: dict[int, int] = {}
         self._device = "cpu"
         self.devices: set[str] = set()
@@ -110,7 +112,7 @@ class PrecisionAudit(Instrument):
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = self._row(call, plan, ins)
-        if self._pending:
+        if self._pending or self._unsure:
             self._settle(call)
         row.calls += 1
         if self.trail is not None:
@@ -260,6 +262,14 @@ class PrecisionAudit(Instrument):
 
     def _settle(self, call: Any) -> None:
         """The op after a cast tells whether the cast was written there or belongs to a call."""
+        if self._unsure:
+            unsure, self._unsure = self._unsure, []
+            loss = "nll_loss" in call.name or "cross_entropy" in call.name
+            if not (loss and unsure[-1][1:] == self._here(call)):
+                for row, *_ in unsure:
+                    row.cause = "explicit upcast"
+            if not self._pending:
+                return
         _, frame, lasti = self._pending[-1]
         if (frame, lasti) == self._here(call):
             if call.name.startswith("aten._to_copy"):
@@ -269,11 +279,17 @@ class PrecisionAudit(Instrument):
             self._close_casts("", False)
 
     def _close_casts(self, consumer: str, one_call: bool) -> None:
-        for row, frame, _ in self._pending:
+        for row, frame, lasti in self._pending:
+            up = row.outs[0] in HIGH and row.ins[0] not in HIGH
+            if up and one_call:
+                row.feeds.add(consumer)
             if row.cause is None and row.site.phase != "backward":
-                up = row.outs[0] in HIGH and row.ins[0] not in HIGH
                 listed = not frame or self._lists(consumer)
                 row.cause = of_cast(up, one_call, consumer, listed, row.site.autocast)
+                known = not one_call or row.cause != "explicit upcast" or row.site.autocast == "off"
+                if not known and consumer == "_log_softmax" and self._lists("cross_entropy_loss"):
+                    row.cause = "policy"
+                    self._unsure.append((row, frame, lasti))
         self._pending.clear()
 
     def _lists(self, base: str) -> bool:

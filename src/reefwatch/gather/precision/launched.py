@@ -8,7 +8,8 @@ it is asked for: a profiler slows a step down, and keeps its events in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Unknown
@@ -19,20 +20,27 @@ from reefwatch.gather.precision.rows import Row
 JOINED = 0.95
 """Of the ops in tensors, the part that must be found among the profiler's events."""
 
+_MODE = "PythonDispatchMode"
+"""The profiler's event for a dispatch mode's handler (torch 2.13)."""
 Launch = tuple[str, float]
 
 
 class Launches:
-    """Seconds and kernels by row, summed over the profiled steps."""
+    """Seconds and kernels by row. Of several profiled steps, the median of each row counts."""
 
     def __init__(self) -> None:
-        self.seconds: dict[Row, float] = {}
+        self._took: dict[Row, list[float]] = {}
         self.kernels: dict[Row, dict[str, list[float]]] = {}
         self.device = "cpu"
         self.steps = 0
         self.joined = self.ops = 0
-        self.rest = 0.0
-        """Seconds of kernels that belong to no op of the layer."""
+
+    @property
+    def seconds(self) -> dict[Row, float]:
+        """Seconds a step by row."""
+        return {
+            row: median(took + [0.0] * (self.steps - len(took))) for row, took in self._took.items()
+        }
 
     def add(self, trail: Sequence[Row], events: Iterable[Any], on_gpu: bool) -> None:
         """Join one step: the rows in the order of their calls, and the profiler's events."""
@@ -47,7 +55,9 @@ class Launches:
             self.joined += row.makes
             launches = list(_kernels(event))
             took = sum(seconds for _, seconds in launches) if on_gpu else _own_seconds(event)
-            self.seconds[row] = self.seconds.get(row, 0.0) + took
+            steps = self._took.setdefault(row, [])
+            steps.extend([0.0] * (self.steps - len(steps)))
+            steps[-1] += took
             kept = self.kernels.setdefault(row, {})
             for name, seconds in launches:
                 count = kept.setdefault(name, [0, 0.0])
@@ -57,9 +67,7 @@ class Launches:
     def write(self, sink: Sink) -> None:
         """`precision.launch` events by row, and the fact `precision.time`."""
         for row, seconds in self.seconds.items():
-            kernels = sorted(
-                self.kernels[row].items(), key=lambda entry: entry[1][1], reverse=True
-            )
+            kernels = sorted(self.kernels[row].items(), key=lambda entry: entry[1][1], reverse=True)
             data = {
                 "op": row.name,
                 "kind": row.kind,
@@ -69,7 +77,7 @@ class Launches:
                 "line": row.site.line,
                 "phase": row.site.phase,
                 "cause": row.cause,
-                "seconds": seconds / self.steps,
+                "seconds": seconds,
                 "kernels": [[name, int(count), took] for name, (count, took) in kernels],
             }
             sink.event("precision.launch", data, id=str(row.number))
@@ -82,16 +90,17 @@ class Launches:
         if self.joined < JOINED * self.ops:
             return Unknown(f"{self.joined} of {self.ops} ops were found in the profile")
         by: dict[str, dict[str, float]] = {"dtype": {}, "kind": {}, "cause": {}}
-        for row, seconds in self.seconds.items():
+        seconds = self.seconds
+        for row, took in seconds.items():
             dtype = dtype_of(row)
             keys = {"dtype": dtype, "kind": row.kind}
             if dtype in ("f32", "f64"):
                 keys["cause"] = row.cause or "unexplained"
             for table, key in keys.items():
-                by[table][key] = by[table].get(key, 0.0) + seconds / self.steps
+                by[table][key] = by[table].get(key, 0.0) + took
         value: dict[str, Any] = {
             "device": self.device,
-            "seconds": sum(self.seconds.values()) / self.steps,
+            "seconds": sum(seconds.values()),
             "joined": self.joined / max(1, self.ops),
             **{f"by_{name}": table for name, table in by.items()},
         }
@@ -108,7 +117,7 @@ def profiler(torch: Any, on_gpu: bool) -> Any:
     """A profiler of ops, with kernels where there is a GPU."""
     kinds = torch.profiler.ProfilerActivity
     activities = [kinds.CPU, kinds.CUDA] if on_gpu else [kinds.CPU]
-    return torch.profiler.profile(activities=activities, acc_events=True)
+    return torch.profiler.profile(activities=activities)
 
 
 def roots(profile: Any) -> Iterator[Any]:
@@ -160,10 +169,12 @@ def _own_seconds(event: Any) -> float:
     """Time of the innermost event of the same name: without the Python that looked at it."""
     inner = event
     while True:
-        same = next((child for child in inner.cpu_children if child.name == event.name), None)
+        below = [
+            child
+            for outer in inner.cpu_children
+            for child in (outer.cpu_children if outer.name == _MODE else (outer,))
+        ]
+        same = next((child for child in below if child.name == event.name), None)
         if same is None:
             return float(inner.time_range.elapsed_us()) / 1e6
         inner = same
-
-
-Step = Callable[[], object]

@@ -8,7 +8,7 @@ from reefwatch.gather.instrument import Instrument, Tools
 
 NAMED = 12
 """Places that are told."""
-Place = tuple[str, str, int, str]
+Place = tuple[str, str, int]
 
 
 class Peak(Instrument):
@@ -79,7 +79,7 @@ class Peak(Instrument):
         self.bytes, self.phase = self._now, site.phase
         places: dict[Place, int] = {}
         for size, made_at in self._alive.values():
-            key = (made_at.module, made_at.file, made_at.line, made_at.phase)
+            key = (made_at.module, made_at.file, made_at.line)
             places[key] = places.get(key, 0) + size
         self.at = places
 
@@ -94,7 +94,7 @@ class Peak(Instrument):
         """`{"bytes", "phase", "at": the places that held the most}`."""
         most = sorted(self.at.items(), key=lambda item: -item[1])[:NAMED]
         at = [
-            {"module": module, "file": file, "line": line, "phase": phase, "bytes": size}
-            for (module, file, line, phase), size in most
+            {"module": module, "file": file, "line": line, "bytes": size}
+            for (module, file, line), size in most
         ]
         return {"bytes": self.bytes, "phase": self.phase, "at": at}

@@ -21,9 +21,29 @@ _MACROS = {
     "AT_FORALL_PROMOTE": "promote",
 }
 _CPU_LOW = frozenset(
-    """conv1d conv2d conv3d bmm mm linalg_vecdot baddbmm addmm _addmm_activation addbmm linear
-    _convolution matmul conv_tbc mkldnn_rnn_layer conv_transpose1d conv_transpose2d
-    conv_transpose3d prelu scaled_dot_product_attention _native_multi_head_attention""".split()
+    [
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "bmm",
+        "mm",
+        "linalg_vecdot",
+        "baddbmm",
+        "addmm",
+        "_addmm_activation",
+        "addbmm",
+        "linear",
+        "_convolution",
+        "matmul",
+        "conv_tbc",
+        "mkldnn_rnn_layer",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "prelu",
+        "scaled_dot_product_attention",
+        "_native_multi_head_attention",
+    ]
 )
 _CPU_PROMOTE = frozenset(("stack", "cat", "index_copy"))
 

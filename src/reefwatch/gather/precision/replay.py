@@ -89,7 +89,9 @@ class Replay:
 
     def _redirect(self, original: Kernel) -> Kernel:
         @functools.wraps(original)
-        def __init__(context: Any, device_type: str, dtype: Any = None, *rest: Any, **more: Any) -> None:
+        def __init__(
+            context: Any, device_type: str, dtype: Any = None, *rest: Any, **more: Any
+        ) -> None:
             if device_type == "cuda":
                 device_type, dtype = "cpu", dtype or self._torch.float16
             original(context, device_type, dtype, *rest, **more)
@@ -149,7 +151,9 @@ class Replay:
         place = names.index("dtype")
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            asked = kwargs.get("dtype") is not None or (len(args) > place and args[place] is not None)
+            asked = kwargs.get("dtype") is not None or (
+                len(args) > place and args[place] is not None
+            )
             if not asked and args and self._eligible(args[0]):
                 args, kwargs = args[:place], {**kwargs, "dtype": torch.float32}
             return self._run(op, args, kwargs)
@@ -158,7 +162,9 @@ class Replay:
 
     def _append(self, name: str) -> Kernel:
         op, torch = self._op(name), self._torch
-        wide = self._op("norm.ScalarOpt_dtype" if name.endswith("Scalar") else "norm.ScalarOpt_dim_dtype")
+        wide = self._op(
+            "norm.ScalarOpt_dtype" if name.endswith("Scalar") else "norm.ScalarOpt_dim_dtype"
+        )
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             if not self._eligible(args[0]):

@@ -10,6 +10,10 @@ from reefwatch.gather.dtypes import FLOATS
 from reefwatch.gather.ops import OTHER_THREADS
 from reefwatch.gather.precision.claim import claim_of
 
+_NOT_ASKED = {
+    "precision.variants": "`reefwatch precision` was not run",
+    "precision.fits": "no --fits was given",
+}
 Facts = dict[str, "Evidence | Unknown"]
 
 
@@ -34,6 +38,8 @@ def facts_of(audit: Any) -> Facts:
     facts.update(_flops(audit))
     facts.update(audit.updates.facts())
     facts.update(audit.asked.facts())
+    for name, why in _NOT_ASKED.items():  # an experiment writes over them
+        facts[name] = Evidence(name, None, source=why)
     if not audit.tools.options.get("claim"):
         seen = {dtype for _, dtype in audit.regions.seen}
         sites = [row.site for row in audit.rows.values()] if audit.examined else []

@@ -53,6 +53,8 @@ class Updates:
         name = "precision.optimizer"
         if not self._updates or not self._ops:
             return {name: Unknown("no optimizer update was seen at op level in an examined step")}
+        if all(held["devices"] == ["cpu"] for held in self._optimizers.values()):
+            return {name: Evidence(name, None, source="the parameters are on the CPU")}
         ops = {form: count / self._updates for form, count in self._ops.items()}
         return {
             name: Evidence(name, {"ops": ops, "optimizers": self._optimizers}, source="dispatch")
