@@ -29,8 +29,8 @@ SAVED = 0.01
 TIME = 0.05
 """Of the device time, in points of the share."""
 UNEXPLAINED = 0.02
-PROFILED = 5
-"""Steps of each profile; the median counts."""
+PROFILED = 8
+"""Steps of each profile; the least of each op counts."""
 HIGH = ("f32", "f64")
 
 

@@ -9,7 +9,6 @@ it is asked for: a profiler slows a step down, and keeps its events in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Unknown
@@ -26,7 +25,10 @@ Launch = tuple[str, float]
 
 
 class Launches:
-    """Seconds and kernels by row. Of several profiled steps, the median of each row counts."""
+    """Seconds and kernels by row. Of several profiled steps, the least of each row counts.
+
+    The least is what other work on the machine disturbed least; on a GPU they are nearly equal.
+    """
 
     def __init__(self) -> None:
         self._took: dict[Row, list[float]] = {}
@@ -39,7 +41,8 @@ class Launches:
     def seconds(self) -> dict[Row, float]:
         """Seconds a step by row."""
         return {
-            row: median(took + [0.0] * (self.steps - len(took))) for row, took in self._took.items()
+            row: min(took) if len(took) == self.steps else 0.0
+            for row, took in self._took.items()
         }
 
     def add(self, trail: Sequence[Row], events: Iterable[Any], on_gpu: bool) -> None:

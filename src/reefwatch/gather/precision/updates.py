@@ -51,8 +51,10 @@ class Updates:
     def facts(self) -> Facts:
         """`precision.optimizer`: ops per update by form, and what each optimizer holds."""
         name = "precision.optimizer"
-        if not self._updates or not self._ops:
-            return {name: Unknown("no optimizer update was seen at op level in an examined step")}
+        if not self._updates:
+            return {name: Evidence(name, None, source="no optimizer update was seen")}
+        if not self._ops:
+            return {name: Unknown("no op of an optimizer update was seen")}
         if all(held["devices"] == ["cpu"] for held in self._optimizers.values()):
             return {name: Evidence(name, None, source="the parameters are on the CPU")}
         ops = {form: count / self._updates for form, count in self._ops.items()}
