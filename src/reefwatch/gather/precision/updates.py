@@ -53,10 +53,10 @@ class Updates:
         name = "precision.optimizer"
         if not self._updates:
             return {name: Evidence(name, None, source="no optimizer update was seen")}
-        if not self._ops:
-            return {name: Unknown("no op of an optimizer update was seen")}
         if all(held["devices"] == ["cpu"] for held in self._optimizers.values()):
             return {name: Evidence(name, None, source="the parameters are on the CPU")}
+        if not self._ops:
+            return {name: Unknown("no op of an optimizer update was seen")}
         ops = {form: count / self._updates for form, count in self._ops.items()}
         return {
             name: Evidence(name, {"ops": ops, "optimizers": self._optimizers}, source="dispatch")
