@@ -52,6 +52,7 @@ class Tally:
     sites: int = 0
     idle: int = 0
     examined: int = 0
+    unseen_found: int = 0
     found: int = 0
     module: int = 0
     line: int = 0
@@ -101,8 +102,12 @@ def count(tally: Tally, site: str, findings: tuple[Finding, ...], record: Record
         return
     tally.sites += 1
     rows = [e.data for e in record.events if e.kind == "precision.op"]
-    seen = any(row["module"] == site for row in rows)
+    products = [row for row in rows if row["kind"] in ("matmul", "conv")]
+    seen = any(row["module"] == site and row["phase"] == "forward" for row in products)
     tally.examined += seen
+    tally.unseen_found += bool(findings) and not seen
+    if not seen:
+        return
     ours = [f for f in findings if f.place.file in (precision_faults.__file__, "")]
     here = [finding for finding in ours if finding.place.module == site]
     tally.found += bool(ours)
@@ -140,14 +145,17 @@ def matrix(names: list[str]) -> tuple[dict[tuple[str, str], Tally], dict[str, li
 def faults(names: list[str]) -> tuple[str, list[str]]:
     """The section of the page, and the bars that were missed."""
     tallies, healthy = matrix(names)
-    head = ["fault", "mutants", "no effect there", "examined", "found", "right module", "right line"]
+    head = (
+        "fault|mutants|no effect there|examined|found|right module|right line|not examined, found"
+    )
+    head = head.split("|")
     rows = []
     for fault in FAULTS:
         cells = [tally for (_, kind), tally in tallies.items() if kind == fault]
         rows.append([fault, *(str(n) for n in _sums(cells))])
     whole = list(tallies.values())
     rows.append(["all", *(str(n) for n in _sums(whole))])
-    mutants, _, examined, found, _, line = _sums(whole)
+    mutants, _, examined, found, _, line, beside = _sums(whole)
     by_model = [
         [name, *(str(n) for n in _sums([t for (m, _), t in tallies.items() if m == name]))]
         for name in names
@@ -172,9 +180,11 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
             precision_counts.table(head, rows),
             "",
             precision_counts.table(["model", *head[1:]], by_model),
-            f"\nOf the {mutants} mutants the faulty module was examined in "
+            f"\nOf the {mutants} mutants the forward product of the faulty module was examined in "
             f"{examined / max(1, mutants):.1%}; of these {found / max(1, examined):.1%} were found "
-            f"and {line / max(1, examined):.1%} located to the line.",
+            f"and {line / max(1, examined):.1%} located to the line. What another thread runs is "
+            f"not examined; {beside} of the {mutants - examined} others were found by their "
+            "backward, without a place.",
             "\nHealthy twins, findings of these kinds:\n",
             *(f"- {name}: {'; '.join(said) if said else 'none'}" for name, said in healthy.items()),
             "\nExamined and missed: " + ("; ".join(lost) if lost else "none"),
@@ -185,7 +195,7 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
 
 
 def _sums(cells: list[Tally]) -> tuple[int, ...]:
-    names = ("sites", "idle", "examined", "found", "module", "line")
+    names = ("sites", "idle", "examined", "found", "module", "line", "unseen_found")
     return tuple(sum(getattr(cell, name) for cell in cells) for name in names)
 
 

@@ -168,7 +168,7 @@ class PrecisionAudit(Instrument):
     def _keep(self, made: Any, row: Row) -> None:
         if type(made) in self._plain and made.numel():
             self._holding = True
-            self._kept.add(made, self._name(made.dtype), row.root, row.site.phase == "forward")
+            self._kept.add(made, self._name(made.dtype), row, row.site.phase == "forward")
 
     def _row(self, call: Any, plan: tuple[str, Any, bool, bool, Any], ins: Any) -> Row:
         """A new row: everything that is told once per op and site."""
@@ -236,13 +236,13 @@ class PrecisionAudit(Instrument):
     def _charge(self, row: Row, call: Any) -> None:
         """Charge fp32 that came from elsewhere to the op that brought it in."""
         modules = self.layer.modules if self.layer is not None else None
-        root, row.origin = self._blame.of(call.args, modules)
-        if root is None:
+        owner, row.origin = self._blame.of(call.args, modules)
+        if owner is None:
             return
         if row.cause == "inherited":
-            row.root = root
-        if root.cause == "explicit upcast" or (root.kind == "cast" and root.cause is None):
-            root.feeds.add(call.name.split(".")[1])
+            row.root = owner.root
+        if owner.kind == "cast":
+            owner.feeds.add(call.name.split(".")[1])
 
     def _on_cast(self, call: Any, row: Row) -> None:
         arg = call.args[0]
@@ -320,7 +320,8 @@ class PrecisionAudit(Instrument):
         by: dict[tuple[Row, str], int] = {}
         for size, dtype, owner in self._kept.alive():
             total[dtype] = total.get(dtype, 0) + size
-            by[owner, dtype] = by.get((owner, dtype), 0) + size
+            key = owner.root, dtype
+            by[key] = by.get(key, 0) + size
         if sum(total.values()) > sum(self.saved.values()):
             self.saved, self._saved_by = total, by
         self._kept.clear()

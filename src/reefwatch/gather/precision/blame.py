@@ -30,7 +30,7 @@ class Blame:
             owner: Row | None = self._kept.owner(arg) if stored else None
             if owner is not None and not isinstance(arg, self._parameter):
                 root = owner.root
-                return root, f"{root.name} at {root.site.file}:{root.site.line}"
+                return owner, f"{root.name} at {root.site.file}:{root.site.line}"
             words = words or self._held(arg, modules)
         return None, words
 

@@ -41,8 +41,7 @@ class Launches:
     def seconds(self) -> dict[Row, float]:
         """Seconds a step by row."""
         return {
-            row: min(took) if len(took) == self.steps else 0.0
-            for row, took in self._took.items()
+            row: min(took) if len(took) == self.steps else 0.0 for row, took in self._took.items()
         }
 
     def add(self, trail: Sequence[Row], events: Iterable[Any], on_gpu: bool) -> None:
