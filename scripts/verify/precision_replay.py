@@ -1,7 +1,7 @@
 """The CUDA and ROCm autocast policy replayed on the CPU: what it predicts, and how far to trust it.
 
-The check: the same machinery replays the CPU's own policy (its kernels written again in Python, over
-torch's), and has to give what real CPU autocast gives, byte for byte.
+The check: the same machinery replays the CPU's own policy (its kernels written again in Python,
+over torch's), and has to give what real CPU autocast gives, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from precision_counts import _without, table
-from precision_real import REAL, Step
+from precision_real import Step
 
 from reefwatch.core.record import Case
 from reefwatch.gather.precision.examine import examine
@@ -76,9 +76,9 @@ def replay(names: list[str]) -> tuple[str, list[str]]:
     ]
     text = (
         "## The CUDA and ROCm policy, replayed on the CPU\n\n"
-        "Autocast's kernels are put aside in the dispatcher and the other device's lists are played "
-        "in their place. That gives the policy of the device, not its kernels: attention keeps what "
-        f"the CPU's keeps.\n\n{table(head, rows)}\n"
+        "Autocast's kernels are put aside in the dispatcher and the other device's lists are "
+        "played in their place. That gives the policy of the device, not its kernels: attention "
+        f"keeps what the CPU's keeps.\n\n{table(head, rows)}\n"
     )
     return text, missed
 

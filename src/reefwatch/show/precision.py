@@ -67,11 +67,15 @@ def _gains(variants: Mapping[str, Any]) -> Iterator[str]:
     if had:
         saved = [sum(one["saved"].values()) for one in (plain, had, could) if one]
         if saved[0]:
-            line = f"saved-for-backward memory had {1 - saved[1] / saved[0]:.0%} less"
+            line = f"saved for the backward: {_less(saved[1], saved[0])}"
             if could:
-                line += f", with all of it in 16 bits {1 - saved[2] / saved[0]:.0%} less"
+                line += f", with all of it in 16 bits {_less(saved[2], saved[0])}"
             yield line
     yield ""
+
+
+def _less(size: int, of: int) -> str:
+    return f"{abs(1 - size / of):.0%} {'less' if size <= of else 'more'} than in fp32"
 
 
 def _time(case: Case) -> Iterator[str]:
@@ -141,5 +145,5 @@ def _peak(case: Case, cwd: str) -> Iterator[str]:
     for row in asked["peak"]["at"][:NAMED]:
         file = words.short_path(row["file"], cwd)
         where = f"{file}:{row['line']}" if file else "no Python line"
-        yield f"  {words.quantity(row['bytes'], 'bytes'):>10}  {row['module']}  {where}"
+        yield f"  {words.quantity(row['bytes'], 'bytes'):>10}  {row['module'] or 'outside of modules'}  {where}"
     yield ""

@@ -20,7 +20,9 @@ class Updates:
         self._optimizers: dict[str, dict[str, Any]] = {}
 
     def count(self, name: str) -> None:
-        """One op of an update: `aten._foreach_add_.List`."""
+        """One op of an update: `aten._foreach_add_.List`. Reading a step count is none."""
+        if "_local_scalar_dense" in name:
+            return
         base = name.partition(".")[2]
         form = (
             "fused"

@@ -101,7 +101,8 @@ def pays(case: Case) -> Iterator[Finding]:
         could = 1 - sum(best["saved"].values()) / total
         if MEMORY.exceeded_by(could) and HALF.exceeded_by(1 - had / could):
             yield Finding(
-                f"saved-for-backward bytes shrank by {had:.0%}, where {could:.0%} is possible",
+                f"saved-for-backward bytes {'shrank' if had >= 0 else 'grew'} by {abs(had):.0%}, "
+                f"where {could:.0%} less is possible",
                 (Evidence("had", had, "share"), Evidence("possible", could, "share")),
                 cost=f"{could - had:.0%} of the fp32 run's saved bytes",
                 fix="cast back after the ops that the table of recoverable bytes names",
