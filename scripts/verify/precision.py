@@ -24,8 +24,7 @@ from pathlib import Path
 
 import torch
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import precision_counts
 import precision_faults
@@ -39,6 +38,7 @@ from reefwatch.core.record import Record
 from reefwatch.gather.precision.examine import examine
 from reefwatch.judge.engine import judge, load
 
+HERE = Path(__file__).parent
 FOUND, LOCATED, MUTANTS = 0.97, 0.92, 300
 LAST = ("out", "head", "leave", "lm_head")
 """Modules whose result goes into the loss alone, where an upcast is what a loss wants."""

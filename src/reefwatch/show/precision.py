@@ -145,5 +145,6 @@ def _peak(case: Case, cwd: str) -> Iterator[str]:
     for row in asked["peak"]["at"][:NAMED]:
         file = words.short_path(row["file"], cwd)
         where = f"{file}:{row['line']}" if file else "no Python line"
-        yield f"  {words.quantity(row['bytes'], 'bytes'):>10}  {row['module'] or 'outside of modules'}  {where}"
+        size = words.quantity(row["bytes"], "bytes")
+        yield f"  {size:>10}  {row['module'] or 'outside of modules'}  {where}"
     yield ""

@@ -108,11 +108,13 @@ class PrecisionAudit(Instrument):
             if self.trail is not None:
                 self.trail.append(_SILENT)
             return
+        if self._unsure:
+            self._resolve(call)
         key = (site, id(func), ins, out.dtype if single else None)
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = self._row(call, plan, ins)
-        if self._pending or self._unsure:
+        if self._pending:
             self._settle(call)
         row.calls += 1
         if self.trail is not None:
@@ -213,6 +215,8 @@ class PrecisionAudit(Instrument):
         if row.kind != "cast" and row.cause is None:
             before = self._cast_before(call)
             row.cause = of_op(row.kind, row.ins, row.outs, site, before, writes)
+            if row.cause == before == "explicit upcast":
+                self._doubt(row, call.name.split(".")[1], self._here(call))
             if row.kind in ("matmul", "conv"):
                 if row.cause == "policy":
                     self._policy_sites.add(site)
@@ -262,14 +266,6 @@ class PrecisionAudit(Instrument):
 
     def _settle(self, call: Any) -> None:
         """The op after a cast tells whether the cast was written there or belongs to a call."""
-        if self._unsure:
-            unsure, self._unsure = self._unsure, []
-            loss = "nll_loss" in call.name or "cross_entropy" in call.name
-            if not (loss and unsure[-1][1:] == self._here(call)):
-                for row, *_ in unsure:
-                    row.cause = "explicit upcast"
-            if not self._pending:
-                return
         _, frame, lasti = self._pending[-1]
         if (frame, lasti) == self._here(call):
             if call.name.startswith("aten._to_copy"):
@@ -277,6 +273,16 @@ class PrecisionAudit(Instrument):
             self._close_casts(call.name.split(".")[1], True)
         else:
             self._close_casts("", False)
+
+    def _resolve(self, call: Any) -> None:
+        """The op after a `_log_softmax` tells whether it was a part of cross entropy."""
+        same = self._unsure[-1][1:] == self._here(call)
+        if same and call.name.startswith("aten.detach"):
+            return  # what autograd saves
+        unsure, self._unsure = self._unsure, []
+        if not (same and "nll_loss" in call.name):
+            for row, *_ in unsure:
+                row.cause = "explicit upcast"
 
     def _close_casts(self, consumer: str, one_call: bool) -> None:
         for row, frame, lasti in self._pending:
@@ -286,11 +292,16 @@ class PrecisionAudit(Instrument):
             if row.cause is None and row.site.phase != "backward":
                 listed = not frame or self._lists(consumer)
                 row.cause = of_cast(up, one_call, consumer, listed, row.site.autocast)
-                known = not one_call or row.cause != "explicit upcast" or row.site.autocast == "off"
-                if not known and consumer == "_log_softmax" and self._lists("cross_entropy_loss"):
-                    row.cause = "policy"
-                    self._unsure.append((row, frame, lasti))
+                if one_call and row.cause == "explicit upcast":
+                    self._doubt(row, consumer, (frame, lasti))
         self._pending.clear()
+
+    def _doubt(self, row: Row, consumer: str, place: tuple[int, int]) -> None:
+        """Where autocast lists the whole of cross entropy, the upcast in it may be its policy."""
+        if consumer == "_log_softmax" and row.site.autocast != "off":
+            if self._lists("cross_entropy_loss"):
+                row.cause = "policy"
+                self._unsure.append((row, *place))
 
     def _lists(self, base: str) -> bool:
         return bool(base) and self._policy.lists(base, self._device)

@@ -110,8 +110,8 @@ class Launches:
 
 
 def dtype_of(row: Row) -> str:
-    """The dtype that an op's time is counted under: the widest of its floating results."""
-    floats = [dtype for dtype in (*row.outs[:1], *row.ins) if dtype in FLOATS]
+    """The dtype that an op's time is counted under: that of its result, or of what it writes to."""
+    floats = [dtype for dtype in row.outs[:1] or row.ins if dtype in FLOATS]
     return floats[0] if floats else "other"
 
 
@@ -149,7 +149,7 @@ def _join(trail: Sequence[Row], events: Sequence[Any]) -> list[tuple[Row, Any]]:
             at = skipped + 1
             continue
         stack.extend(sorted(event.cpu_children, key=_start, reverse=True))
-    return found
+    return [*found, *((row, None) for row in trail[at:])]
 
 
 def _start(event: Any) -> float:
