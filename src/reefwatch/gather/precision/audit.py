@@ -276,7 +276,7 @@ class PrecisionAudit(Instrument):
 
     def _resolve(self, call: Any) -> None:
         """The op after a `_log_softmax` tells whether it was a part of cross entropy."""
-        same = self._unsure[-1][1:] == self._here(call)
+        same = call is not None and self._unsure[-1][1:] == self._here(call)
         if same and call.name.startswith("aten.detach"):
             return  # what autograd saves
         unsure, self._unsure = self._unsure, []
@@ -344,6 +344,8 @@ class PrecisionAudit(Instrument):
         self.flags = flags(self.tools.torch, self.flags)  # scripts set them after the import
         self.examined += 1
         self._close_casts("", False)
+        if self._unsure:
+            self._resolve(None)
         self._kept.clear()
         self._holding = False
         self._weights_cast.clear()
