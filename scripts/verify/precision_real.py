@@ -223,6 +223,7 @@ PRODUCTS = frozenset(
         *("_scaled_dot_product_efficient_attention_backward",),
     )
 )
+HANDLER = "PythonDispatchMode"
 FLOATING = ("float", "double", "c10::BFloat16", "c10::Half")
 
 
@@ -252,18 +253,28 @@ def trace_of(step: Step) -> list[tuple[str, float]]:
         step()
         if on_gpu:
             torch.cuda.synchronize()
+    return read(profile, on_gpu)
+
+
+def read(profile: Any, on_gpu: bool) -> list[tuple[str, float]]:
+    """The same of a profile that was made; what lies in the op layer's handler is left out."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
-    ops = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith("aten::")]
+    names = ("aten::", HANDLER)
+    ops = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith(names)]
     kernels: dict[int, float] = {}
     for event in events:
         if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
             key = event["args"].get("External id", -1)
             kernels[key] = kernels.get(key, 0.0) + event["dur"]
     told = []
-    for op, parents, own in _nested(ops):
+    nested = list(_nested(ops))
+    outer = {id(parents[-1]) for op, parents, _ in nested if op["name"] == HANDLER and parents}
+    for op, parents, own in nested:
+        if id(op) in outer or op["name"] == HANDLER:
+            continue  # what it takes to reach the handler, and the handler
         took = kernels.pop(op["args"].get("External id", -2), 0.0) if on_gpu else own
         told.append((_category([*parents, op]), took))
     return [*told, ("rest", sum(kernels.values()))]

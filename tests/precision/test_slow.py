@@ -25,7 +25,9 @@ def attend(keys, **more):
 
 
 def test_plain_attention_over_many_keys_raises_where_it_was_called():
-    with pytest.raises(Breach, match=r"attention over 1100 keys ran without a fused kernel") as told:
+    with pytest.raises(
+        Breach, match=r"attention over 1100 keys ran without a fused kernel"
+    ) as told:
         attend(1100)
     assert __file__ in str(told.value)
 

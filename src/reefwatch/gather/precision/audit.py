@@ -298,10 +298,10 @@ class PrecisionAudit(Instrument):
 
     def _doubt(self, row: Row, consumer: str, place: tuple[int, int]) -> None:
         """Where autocast lists the whole of cross entropy, the upcast in it may be its policy."""
-        if consumer == "_log_softmax" and row.site.autocast != "off":
-            if self._lists("cross_entropy_loss"):
-                row.cause = "policy"
-                self._unsure.append((row, *place))
+        on = consumer == "_log_softmax" and row.site.autocast != "off"
+        if on and self._lists("cross_entropy_loss"):
+            row.cause = "policy"
+            self._unsure.append((row, *place))
 
     def _lists(self, base: str) -> bool:
         return bool(base) and self._policy.lists(base, self._device)

@@ -44,11 +44,13 @@ def examine(
     profiled: int = 0,
     referee: Referee | None = None,
     replay: Any = None,
+    on_profile: Callable[[Any], None] | None = None,
 ) -> Record:
     """What the audit sees of `steps` calls of `step`. Raises what `step` raises, and Breach.
 
     `profiled` further steps are profiled as well, for what was launched. `replay` is the
-    autocast policy of another device, when it is replayed here.
+    autocast policy of another device, when it is replayed here; `on_profile` is
+    handed the profiler of each profiled step.
     """
     import torch
 
@@ -67,7 +69,11 @@ def examine(
             memory.fact("claim.precision", Evidence("claim.precision", claim, source="--claim"))
         launches = Launches()
         for number in range(steps + profiled):
-            profile = profiler(torch, torch.cuda.is_initialized()) if number >= steps else None
+            profile = (
+                profiler(torch, torch.cuda.is_initialized(), on_profile is not None)
+                if number >= steps
+                else None
+            )
             audit.trail = None if profile is None else []
             audit.open(number)
             layer.enter(number)
@@ -78,6 +84,8 @@ def examine(
                 layer.leave()
             for optimizer in optimizers:
                 audit.after_update(optimizer, True)
+            if profile is not None and on_profile is not None:
+                on_profile(profile)
             if profile is not None:
                 launches.add(audit.trail or (), roots(profile), torch.cuda.is_initialized())
             audit.close(number)

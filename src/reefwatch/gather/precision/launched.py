@@ -115,11 +115,11 @@ def dtype_of(row: Row) -> str:
     return floats[0] if floats else "other"
 
 
-def profiler(torch: Any, on_gpu: bool) -> Any:
+def profiler(torch: Any, on_gpu: bool, shapes: bool = False) -> Any:
     """A profiler of ops, with kernels where there is a GPU."""
     kinds = torch.profiler.ProfilerActivity
     activities = [kinds.CPU, kinds.CUDA] if on_gpu else [kinds.CPU]
-    return torch.profiler.profile(activities=activities)
+    return torch.profiler.profile(activities=activities, record_shapes=shapes)
 
 
 def roots(profile: Any) -> Iterator[Any]:
