@@ -15,6 +15,7 @@ from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.ports import Sink
 from reefwatch.gather.dtypes import FLOATS
 from reefwatch.gather.precision.rows import Row
+from reefwatch.gather.precision.slow import slow_cause
 
 JOINED = 0.95
 """Of the ops in tensors, the part that must be found among the profiler's events."""
@@ -79,6 +80,7 @@ class Launches:
                 "line": row.site.line,
                 "phase": row.site.phase,
                 "cause": row.cause,
+                "slow": slow_cause(row, self.kernels[row]),
                 "seconds": seconds,
                 "kernels": [[name, int(count), took] for name, (count, took) in kernels],
             }
