@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from reefwatch.core.fact import Evidence, Unknown
-from reefwatch.gather.precision.examine import examine
 from reefwatch.gather.frames import Site
+from reefwatch.gather.precision.examine import examine
 from reefwatch.gather.precision.launched import Launches
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.slow import slow_cause

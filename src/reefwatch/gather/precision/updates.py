@@ -118,7 +118,7 @@ def _fsdp_policy(module: Any) -> dict[str, Any] | None:
     try:
         group = state_of(module)._fsdp_param_group
         policy = group.mp_policy if group is not None else None
-    except (AttributeError, RuntimeError):
+    except (AttributeError, RuntimeError, AssertionError, ValueError):
         return None
     if policy is None:
         return None
