@@ -85,6 +85,7 @@ class Rotation(Instrument):
         self._peak: Peak | None = None
         self._trace: Any = None
         self._launches = Launches()
+        self._trail: list[Any] = []
         self._regions = follow(tools)
         self._began = perf_counter()
         self._refused: dict[str, str] = {}
@@ -211,15 +212,25 @@ class Rotation(Instrument):
     def _end_turn(self, took: float) -> None:
         name, how = self._turn
         self._variants[name].remove()
-        if how in (EXAMINE, PROFILE) and self._layer is not None:
-            self._look_away(name, how)
+        if how == PROFILE and self._trace is not None:
+            trace, self._trace = self._trace, None
+            self._wait()
+            trace.__exit__(None, None, None)
+            self._launches.add(self._trail, roots(trace), self._gpu())
+            self._launches.write(self._tools.sink)
+        elif how == EXAMINE and self._layer is not None:
+            self._look_away(name)
         elif how == TIME and took:
             self._times.setdefault(name, []).append(took)
             if self._gpu():
                 self._peaks.setdefault(name, []).append(self._torch.cuda.max_memory_allocated())
 
     def _look(self, name: str, how: str) -> None:
-        sink = self._tools.sink if name == ASKED and how == EXAMINE else Memory()
+        if how == PROFILE:  # without the op layer, which slows small ops down
+            self._trace = profiler(self._torch, self._gpu())
+            self._trace.__enter__()
+            return
+        sink = self._tools.sink if name == ASKED else Memory()
         options = {**self._tools.options, "claim": self._claim, "replay": self._replay}
         tools = Tools(self._torch, sink, perf_counter, None, options)
         self._audit, self._peak = PrecisionAudit(), Peak()
@@ -229,30 +240,20 @@ class Rotation(Instrument):
             self._audit.on_optimizer(optimizer)
         self._layer = OpLayer(tools, [self._audit, self._peak])
         self._audit.open(self._steps)
-        if how == PROFILE:
-            self._audit.trail = []
-            self._trace = profiler(self._torch, self._gpu())
-            self._trace.__enter__()
+        self._audit.trail = []
         self._layer.enter(self._steps)
 
-    def _look_away(self, name: str, how: str) -> None:
+    def _look_away(self, name: str) -> None:
         layer, audit, peak = self._layer, self._audit, self._peak
         self._layer = self._audit = self._peak = None
         assert layer is not None and audit is not None and peak is not None
         layer.leave()
-        if how == PROFILE:
-            trace, self._trace = self._trace, None
-            self._wait()
-            trace.__exit__(None, None, None)
-            self._launches.add(audit.trail or (), roots(trace), self._gpu())
-            self._launches.write(self._tools.sink)
-            return
         audit.on_step(self._steps, 0.0, True)
         audit.state.measure()
         audit.close(self._steps)
         audit.layer = audit.layer or layer
         if name == ASKED:
-            self._variants_of = audit
+            self._variants_of, self._trail = audit, audit.trail or []
         self._seen[name] = {
             "saved": dict(audit.saved),
             "state": audit.state.as_dict(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Fact
@@ -48,7 +47,7 @@ def examine(
 ) -> Record:
     """What the audit sees of `steps` calls of `step`. Raises what `step` raises, and Breach.
 
-    `profiled` further steps are profiled as well, for what was launched. `replay` is the
+    `profiled` further steps are profiled, for what was launched. `replay` is the
     autocast policy of another device, when it is replayed here; `on_profile` is
     handed the profiler of each profiled step.
     """
@@ -68,28 +67,25 @@ def examine(
         if claim:
             memory.fact("claim.precision", Evidence("claim.precision", claim, source="--claim"))
         launches = Launches()
-        for number in range(steps + profiled):
-            profile = (
-                profiler(torch, torch.cuda.is_initialized(), on_profile is not None)
-                if number >= steps
-                else None
-            )
-            audit.trail = None if profile is None else []
+        for number in range(steps):
+            audit.trail = [] if profiled else None
             audit.open(number)
             layer.enter(number)
             try:
-                with profile if profile is not None else nullcontext():
-                    step()
+                step()
             finally:
                 layer.leave()
             for optimizer in optimizers:
                 audit.after_update(optimizer, True)
-            if profile is not None and on_profile is not None:
-                on_profile(profile)
-            if profile is not None:
-                launches.add(audit.trail or (), roots(profile), torch.cuda.is_initialized())
             audit.close(number)
             audit.on_step(number, 0.0, True)
+        for _ in range(profiled):  # without the op layer, which slows small ops down
+            on_gpu = torch.cuda.is_initialized()
+            with profiler(torch, on_gpu, on_profile is not None) as profile:
+                step()
+            if on_profile is not None:
+                on_profile(profile)
+            launches.add(audit.trail or (), roots(profile), on_gpu)
         if profiled:
             launches.write(memory)
     finally:

@@ -1,9 +1,10 @@
 """The third layer: what was launched for each op, from torch's profiler, joined call by call.
 
-The op layer tells the ops in order. The profiler tells nested events, of which the op that the
-layer saw is one; walking its trees in the order of time, the next op of the layer is the next event
-of its name. Kernels hang on the events by the profiler's own correlation numbers. Only used where
-it is asked for: a profiler slows a step down, and keeps its events in memory.
+The op layer tells the ops of one step in order. The profiler tells nested events of another step,
+in which the layer is off since it slows small ops down; of them, the op that the layer saw is one.
+Walking its trees in the order of time, the next op of the layer is the next event of its name.
+Kernels hang on the events by the profiler's own correlation numbers. Only used where it is asked
+for: a profiler slows a step down, and keeps its events in memory.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def _join(trail: Sequence[Row], events: Sequence[Any]) -> list[tuple[Row, Any]]:
     stack = list(reversed(events))
     while stack and at < len(trail):
         event = stack.pop()
-        if event.name in (names[at], names[at].removeprefix("aten::")):
+        # the engine adds gradients up in place where no mode is on (docs/decisions/0004)
+        if event.name in (names[at], f"{names[at]}_", names[at].removeprefix("aten::")):
             found.append((trail[at], event))
             at += 1
             continue
