@@ -160,8 +160,83 @@ def thread(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return box[0].to(torch.bfloat16)
 
 
+class Outer:
+    """The region that the step is in, so that a fault can leave it and come back."""
+
+    now: Any = None
+
+
+EFFECT = {"now": False}
+"""Whether the planted fault did anything: an upcast of what is fp32 already is none."""
+
+
+def upcast(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """An upcast of the input."""
+    EFFECT["now"] |= x.dtype is torch.bfloat16
+    x = x.float()  # fault
+    return type(module).forward(module, x)
+
+
+def upcast_result(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """An upcast of the result."""
+    y = type(module).forward(module, x)
+    EFFECT["now"] |= y.dtype is torch.bfloat16
+    return y.float()  # fault
+
+
+def scale(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A scale that is a vector of one fp32 element."""
+    y, by = type(module).forward(module, x), torch.ones(1)
+    EFFECT["now"] |= y.dtype is torch.bfloat16
+    return y * by  # fault
+
+
+def mask(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """An additive mask in fp32."""
+    y = type(module).forward(module, x)
+    EFFECT["now"] |= y.dtype is torch.bfloat16
+    hidden = torch.zeros(y.shape[-1])
+    return y + hidden  # fault
+
+
+def table(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A position table in fp32."""
+    EFFECT["now"] |= x.dtype is torch.bfloat16
+    angles = torch.arange(x.shape[-1]) * 1e-3
+    x = x * angles.cos()  # fault
+    return type(module).forward(module, x)
+
+
+def left(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The region is left for the call and entered again."""
+    EFFECT["now"] = True
+    Outer.now.__exit__(None, None, None)
+    try:
+        return _plain(module, x, torch.float32).to(torch.bfloat16)
+    finally:
+        Outer.now.__enter__()
+
+
+def other_device(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The call is in a region for another device type, and not in the one for this."""
+    EFFECT["now"] = True
+    Outer.now.__exit__(None, None, None)
+    try:
+        with torch.autocast("cuda", torch.bfloat16):
+            return _plain(module, x, torch.float32).to(torch.bfloat16)
+    finally:
+        Outer.now.__enter__()
+
+
 Fault = Callable[[nn.Module, torch.Tensor], Any]
 FAULTS: dict[str, Fault] = {
+    "insert .float()": upcast,
+    "result .float()": upcast_result,
+    "fp32 scale": scale,
+    "fp32 mask": mask,
+    "fp32 table": table,
+    "outside the region": left,
+    "wrong device_type": other_device,
     "nested region": region,
     "fp64 operands": double,
     "custom Function": function,
@@ -169,6 +244,18 @@ FAULTS: dict[str, Fault] = {
     "out= form": out_form,
     "another thread": thread,
 }
+
+
+FOUND_BY = {
+    "insert .float()": "PREC022",
+    "result .float()": "PREC022",
+    "fp32 scale": "PREC006",
+    "fp32 mask": "PREC006",
+    "fp32 table": "PREC006",
+    "outside the region": "PREC023",
+    "wrong device_type": "PREC023",
+}
+"""The check that names the fault; PREC001 where none is given."""
 
 
 def plant(module: nn.Module, fault: Fault) -> None:

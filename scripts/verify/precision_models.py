@@ -131,6 +131,37 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
+class VitBlock(nn.Module):
+    def __init__(self, width=48, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.one, self.two = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        b, t, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, width)
+        x = x + self.mix(y)
+        return x + self.two(F.gelu(self.one(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    """Patches by a convolution, learned positions, LayerNorm before each part."""
+
+    def __init__(self, width=48):
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, 4, stride=4)
+        self.place = nn.Parameter(torch.zeros(1, 16, width))
+        self.blocks = nn.Sequential(VitBlock(width), VitBlock(width))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        return self.head(self.norm(self.blocks(x + self.place.to(x.dtype))).mean(1))
+
+
 class Encoder(nn.Module):
     """torch's own TransformerEncoder, whose products are partly functional calls."""
 
@@ -161,6 +192,10 @@ def _cnn() -> Made:
 def _unet() -> Made:
     inputs = (torch.randn(2, 3, 16, 16), torch.randn(2, 16))
     return UNet(), inputs, lambda out: out.float().pow(2).mean()
+
+
+def _vit() -> Made:
+    return Vit(), (torch.randn(2, 3, 16, 16),), _class_loss
 
 
 def _llama() -> Made:
@@ -215,6 +250,7 @@ MODELS: dict[str, Callable[[], Made]] = {
     "unet": _unet,
     "llama": _llama,
     "encoder": _encoder,
+    "vit": _vit,
 }
 try:
     import transformers  # noqa: F401

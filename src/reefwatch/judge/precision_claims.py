@@ -84,6 +84,73 @@ def breach_message(row: Mapping[str, Any]) -> str:
     )
 
 
+KEYS = Tolerance(
+    1024,
+    "keys",
+    "from about a thousand keys on, the scores that plain attention writes out (4 MiB a head and "
+    "sample in fp32 at 1024) outweigh the queries, keys and values of usual heads by far",
+)
+STATISTICS = (
+    *("pow", "square", "mean", "var", "std", "rsqrt", "sqrt", "sum", "norm", "cumsum", "cumprod"),
+    *("softmax", "exp", "log", "loss", "cross_entropy", "kl_div", "cosine_similarity", "cdist"),
+)
+"""What wants fp32 for its accuracy: sums over many elements, exponentials, losses."""
+
+
+def needless(row: Mapping[str, Any]) -> bool:
+    """True for an upcast written in a region whose fp32 goes into no statistic and no loss."""
+    return bool(
+        row["kind"] == "cast"
+        and row["phase"] == "forward"
+        and row["region"]
+        and row["cause"] == "explicit upcast"
+        and row["in"][:1] != ["f64"]
+        and row["out"][:1] == ["f32"]
+        and not any(_wants(fed) for fed in row.get("feeds", ()))
+    )
+
+
+def _wants(op: str) -> bool:
+    """True for an op that wants fp32; torch's own norms take 16 bits and sum in fp32 themselves."""
+    return not op.startswith("native_") and any(word in op for word in STATISTICS)
+
+
+def left_out(row: Mapping[str, Any]) -> bool:
+    """True for the backward of a module's fp32 product that was called outside every region."""
+    return bool(
+        high(row)
+        and row["phase"] == "backward"
+        and row["region"] is None
+        and row["module"]
+        and row["file"]
+        and row["cause"] != "double backward"
+        and not row.get("compiled")
+        and not outer_product(row)
+    )
+
+
+def slow_breach(row: Mapping[str, Any]) -> str | None:
+    """What strict mode says of a row that is no product in fp32, None when it breaks nothing.
+
+    Rows of kind `compile` tell of a frame that dynamo gave up, of kind `kernel` of a kernel by its
+    name, of kind `blas` of a library that stepped back; those with a `length` of plain attention.
+    """
+    if row["kind"] == "compile":
+        return f"PREC001: a compiled frame went back to eager ({row['what']}): {row['why']}"
+    if row["kind"] == "kernel" and row.get("naive") == "yes":
+        return f"PREC001: a naive or generic kernel ran in a steady step: {row['name']}"
+    if row["kind"] == "blas":
+        return f"PREC001: the BLAS library was changed by torch: {row['why']}"
+    length = row.get("length", 0)
+    if length and KEYS.exceeded_by(length):
+        where = f"{row['file']}:{row['line']}"
+        return (
+            f"PREC001: attention over {length} keys ran without a fused kernel "
+            f"(the limit is {KEYS.limit:.0f}), at {where}"
+        )
+    return None
+
+
 def compute_rows(case: Case) -> Iterator[Mapping[str, Any]]:
     """The matmuls and convolutions of the record."""
     return (event.data for event in case.rows("precision.op") if event.data["kind"] in COMPUTE)

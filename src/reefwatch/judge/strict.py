@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reefwatch.judge.loop_breaches import breach_message as _loop
-from reefwatch.judge.precision_claims import breach_message, breaks_region
+from reefwatch.judge.precision_claims import breach_message, breaks_region, slow_breach
 
 Hook = Callable[[Mapping[str, Any]], "str | None"]
 
 
 def _precision(row: Mapping[str, Any]) -> str | None:
+    slow = slow_breach(row)
+    if slow is not None or row["kind"] in ("compile", "kernel", "blas"):
+        return slow
     # of compiled code it is not known who decided the dtype: said in the report, not raised
     sure = breaks_region(row) and not row.get("compiled")
     return breach_message(row) if sure else None

@@ -33,7 +33,11 @@ VERBS = (
         _COMMANDS + "plan",
     ),
     Verb("lock", "freeze what computes here; name each drift from it", _COMMANDS + "lock"),
-    Verb("precision", "did low precision pay: speed and memory had against possible"),
+    Verb(
+        "precision",
+        "did low precision pay: speed and memory had against possible",
+        _COMMANDS + "precision",
+    ),
     Verb(
         "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
     ),

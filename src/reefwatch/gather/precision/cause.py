@@ -67,13 +67,11 @@ def of_op(
     cast_before: str | None,
     writes: bool,
 ) -> str | None:
-    """The cause of an op that is no cast; None when it is not in fp32, or none is known."""
+    """The cause of an op that is no cast; None when it is not in fp32, or not known yet."""
     floats = [dtype for dtype in ins if dtype in FLOATS]
     high = any(dtype in HIGH for dtype in floats)
     low = any(dtype in LOW for dtype in floats)
-    if kind in ("matmul", "conv"):
-        if not high or site.region is None:
-            return None
+    if kind in ("matmul", "conv") and high:
         if site.autocast == "off":
             return "autocast off"
         # autocast was on: it does not touch fp64, nor `out=` and in-place forms; but a composite op
@@ -82,12 +80,27 @@ def of_op(
             return None  # who decided it cannot be told any more
         own = writes or "f64" in floats or site.phase == "backward"
         return "inherited" if own else "policy"
-    if not any(dtype in HIGH for dtype in outs) or not floats:
+    outs = outs or ins  # an op in place, or one that gives a number
+    if not any(dtype in HIGH for dtype in outs) or site.phase == "backward":
         return None
-    if site.phase == "backward":
-        return None
+    if not floats:
+        return "made in f32"
     if cast_before is not None:
         return cast_before
-    if low and high:
-        return "type promotion"
-    return "inherited" if high else "kernel returns f32"
+    if low and (not high or (outs[0] in LOW)):  # statistics beside a result in low precision
+        return "kernel returns f32"
+    return "type promotion" if low else "inherited"
+
+
+def of_backward(ins: tuple[str, ...], outs: tuple[str, ...], forward: str | None) -> str | None:
+    """The cause of a backward op with fp32 outputs; `forward` is that of its forward op.
+
+    Gradients have the dtype of what they belong to: the gradient of a weight is fp32 because the
+    weight is, that of what a forward op made in fp32 is so for the reason that the forward had.
+    """
+    if not any(dtype in HIGH for dtype in outs or ins):
+        return None
+    if forward in ("policy", "explicit upcast", "type promotion", "kernel returns f32"):
+        return forward
+    floats = [dtype for dtype in ins if dtype in FLOATS]
+    return "inherited" if floats else "made in f32"
