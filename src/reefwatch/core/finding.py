@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from math import isfinite
 
 from reefwatch.core.fact import Evidence
 
@@ -76,6 +77,10 @@ class Coverage:
     what: str
     seen: float
     total: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.seen) and isfinite(self.total)):
+            raise ValueError(f"a Coverage counts: {self.seen} of {self.total} {self.what}")
 
     @property
     def share(self) -> float:

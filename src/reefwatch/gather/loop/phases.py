@@ -151,6 +151,9 @@ class Phases(Instrument):
         if not call.module:
             self._end_call()
             return
+        if call.site.compiled:
+            # its forward runs inside an autograd.Function, where gradients are off in training too
+            return
         for arg in call.args:
             if type(arg) is self._kind:
                 root = self._modules.root(arg)

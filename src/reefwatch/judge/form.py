@@ -1,0 +1,78 @@
+"""What a check was written for, and how a record differs from it.
+
+A record of another version, or one that was edited with its checksums, may name a fact that has
+another form today. The check then fails over it; this tells that from a fault of the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from reefwatch.core.check import Check
+from reefwatch.core.fact import Evidence
+from reefwatch.core.record import Record
+
+
+def foreign(check: Check, record: Record, others: Iterable[Check]) -> str:
+    """The first thing in the record that has another form than in the check's cases, or "".
+
+    Then the same of the cases of others: a check may look at more than its own cases hold.
+    """
+    return next(filter(None, (_foreign(one, record) for one in (check, *others))), "")
+
+
+def _foreign(check: Check, record: Record) -> str:
+    cases = [case.record for case in (*check.good, *check.bad)]
+    for name in sorted({name for case in cases for name in case.facts}):
+        fact = record.facts.get(name)
+        if isinstance(fact, Evidence):
+            known = [f.value for c in cases if isinstance(f := c.facts.get(name), Evidence)]
+            wrong = _differs(fact.value, known)
+            if wrong:
+                return f"{name} {wrong}"
+    for kind in sorted({event.kind for case in cases for event in case.events}):
+        known = [event.data for case in cases for event in case.events if event.kind == kind]
+        for event in record.events:
+            if event.kind == kind and (wrong := _differs(event.data, known)):
+                return f"a row of {kind} {wrong}"
+    return ""
+
+
+def _differs(value: Any, known: Sequence[Any]) -> str:
+    """How a value differs from all of the known ones in form, or ""."""
+    kinds = {_kind(one) for one in known}
+    if kinds and _kind(value) not in kinds:
+        return f"is {_kind(value)}, not {' or '.join(sorted(kinds))}"
+    if isinstance(value, Mapping):
+        tables = [one for one in known if isinstance(one, Mapping)]
+        always = set.intersection(*(set(one) for one in tables)) if tables else set()
+        for key in sorted(always - set(value)):
+            return f"has no {key!r}"
+        for key in sorted(always):
+            wrong = _differs(value[key], [one[key] for one in tables])
+            if wrong:
+                return f"has a {key!r} that {wrong}"
+    if isinstance(value, (list, tuple)):
+        inside = [part for one in known if isinstance(one, (list, tuple)) for part in one]
+        for part in value:
+            wrong = _differs(part, inside) if inside else ""
+            if wrong:
+                return f"has a part that {wrong}"
+    return ""
+
+
+def _kind(value: Any) -> str:
+    """The form of a value, in words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, float) and not isfinite(value):
+        return "not finite"
+    kinds: Iterable[tuple[Any, str]] = (
+        (bool, "yes or no"),
+        ((int, float), "a number"),
+        (str, "text"),
+        (Mapping, "a table"),
+    )
+    return next((words for kind, words in kinds if isinstance(value, kind)), "a list")
