@@ -37,6 +37,14 @@ class Place:
     step: int | None = None
     ranks: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        for part in (self.module, self.op, self.file):
+            if not isinstance(part, str):
+                raise TypeError(f"a part of a Place is text, not {part!r:.80}")
+        for number in (self.line, 0 if self.step is None else self.step):
+            if not isinstance(number, int):
+                raise TypeError(f"a line and a step are numbers, not {number!r:.80}")
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.file else ""
         step = "" if self.step is None else f"step {self.step}"
@@ -63,6 +71,9 @@ class Finding:
     def __post_init__(self) -> None:
         if not self.evidence:
             raise ValueError("a Finding needs evidence")
+        for text in (self.message, self.claimed, self.why, self.cost, self.fix, *self.names):
+            if not isinstance(text, str):
+                raise TypeError(f"a Finding says text, not {text!r:.80}")
 
     def severity(self, of_check: Severity) -> Severity:
         """The check's severity, lowered by the weakest evidence."""

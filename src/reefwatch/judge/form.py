@@ -14,25 +14,36 @@ from reefwatch.core.check import Check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.record import Record
 
+_LARGE = 2**63
+"""No count of anything comes here, and a float cannot hold all of what lies far above."""
+
 
 def foreign(check: Check, record: Record, others: Iterable[Check]) -> str:
     """The first thing in the record that has another form than in the check's cases, or "".
 
-    Then the same of the cases of others: a check may look at more than its own cases hold.
+    What its own cases do not hold is looked up in those of the others.
     """
-    return next(filter(None, (_foreign(one, record) for one in (check, *others))), "")
+    told: set[str] = set()
+    for one in (check, *others):
+        wrong = _foreign([case.record for case in (*one.good, *one.bad)], record, told)
+        if wrong:
+            return wrong
+    return ""
 
 
-def _foreign(check: Check, record: Record) -> str:
-    cases = [case.record for case in (*check.good, *check.bad)]
-    for name in sorted({name for case in cases for name in case.facts}):
+def _foreign(cases: Sequence[Record], record: Record, told: set[str]) -> str:
+    """The same for some cases, without the names that are `told` already; adds theirs."""
+    names = {name for case in cases for name in case.facts} - told
+    kinds = {event.kind for case in cases for event in case.events} - told
+    told |= names | kinds
+    for name in sorted(names):
         fact = record.facts.get(name)
         if isinstance(fact, Evidence):
             known = [f.value for c in cases if isinstance(f := c.facts.get(name), Evidence)]
             wrong = _differs(fact.value, known)
             if wrong:
                 return f"{name} {wrong}"
-    for kind in sorted({event.kind for case in cases for event in case.events}):
+    for kind in sorted(kinds):
         known = [event.data for case in cases for event in case.events if event.kind == kind]
         for event in record.events:
             if event.kind == kind and (wrong := _differs(event.data, known)):
@@ -50,8 +61,10 @@ def _differs(value: Any, known: Sequence[Any]) -> str:
         always = set.intersection(*(set(one) for one in tables)) if tables else set()
         for key in sorted(always - set(value)):
             return f"has no {key!r}"
-        for key in sorted(always):
-            wrong = _differs(value[key], [one[key] for one in tables])
+        parts = [part for one in tables for part in one.values()]
+        for key, part in value.items():
+            seen = [one[key] for one in tables if key in one] or parts
+            wrong = _differs(part, seen) if seen else ""
             if wrong:
                 return f"has a {key!r} that {wrong}"
     if isinstance(value, (list, tuple)):
@@ -69,6 +82,8 @@ def _kind(value: Any) -> str:
         return "nothing"
     if isinstance(value, float) and not isfinite(value):
         return "not finite"
+    if isinstance(value, int) and abs(value) >= _LARGE:
+        return "too large"
     kinds: Iterable[tuple[Any, str]] = (
         (bool, "yes or no"),
         ((int, float), "a number"),
