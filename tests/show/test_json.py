@@ -12,7 +12,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from reefwatch.core.fact import Evidence, Grade
-from reefwatch.core.finding import Coverage
 from reefwatch.core.report import Report
 from reefwatch.show import json as show_json
 from tests.show import reports

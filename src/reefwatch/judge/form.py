@@ -68,7 +68,10 @@ def _differs(value: Any, known: Sequence[Any]) -> str:
             if wrong:
                 return f"has a {key!r} that {wrong}"
     if isinstance(value, (list, tuple)):
-        inside = [part for one in known if isinstance(one, (list, tuple)) for part in one]
+        lists = [one for one in known if isinstance(one, (list, tuple))]
+        if not value and lists and all(lists):
+            return "is empty"
+        inside = [part for one in lists for part in one]
         for part in value:
             wrong = _differs(part, inside) if inside else ""
             if wrong:
