@@ -347,13 +347,9 @@ def render(kind: str, report: Report) -> str:
 
 def write(kind: str, path: Path, report: Report) -> None:
     """Write one file whole or not at all. Raises OSError."""
-    text = render(kind, report)
-    draft = path.with_name(f".{path.name}.{getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    from reefwatch.store import regular
+
+    regular.written(path, render(kind, report))
 
 
 def _where(error: BaseException) -> str:

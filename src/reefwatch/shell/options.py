@@ -82,6 +82,8 @@ def targets(given: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"{option}: give the name of a file")
         if os.path.isdir(path) or path.endswith(os.sep):
             raise UsageError(f"{option} {path}: a folder, not a file")
+        if os.path.exists(path) and not os.path.isfile(path):
+            continue  # a pipe or device, which is written to as it is
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder):
             raise UsageError(f"{option} {path}: there is no folder {folder}")
