@@ -14,7 +14,7 @@ from reefwatch.core.fact import Evidence, Json, Unknown
 from reefwatch.core.ports import Referee, Sink
 from reefwatch.gather import environment, patches
 from reefwatch.gather.budget import Scheduler
-from reefwatch.gather.guard import Gate, Panel, describe
+from reefwatch.gather.guard import Gate, Panel, describe, of_the_program
 from reefwatch.gather.imports import PostImport
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.moments import ModuleCalls, Moments
@@ -60,6 +60,8 @@ def moment(threads: str) -> Callable[[M], M]:
             except Breach:
                 raise
             except Exception as error:
+                if of_the_program(error):
+                    raise
                 self._fail(method.__name__, error)
             finally:
                 self._busy = 0
@@ -167,11 +169,13 @@ class Watch:
         if self._stopped or not self.live:
             return
         self._stopped = True
-        self._guarded("stop", self._end)
-        self.live = False
-        if get_ident() in self._stale:
-            self._guarded("stop", self._sweep)
-        self._guarded("stop", self._put_back)
+        try:
+            self._guarded("stop", self._end)
+        finally:  # whatever interrupts that: nothing of ours may stay
+            self.live = False
+            if get_ident() in self._stale:
+                self._guarded("stop", self._sweep)
+            self._guarded("stop", self._put_back)
         seconds = perf_counter() - self._started
         ending = {"code": None, "exception": None, **(exit or {}), "seconds": seconds}
         self._say("run.exit", ending, "s")
@@ -520,6 +524,8 @@ class Watch:
 
     def _end(self) -> None:
         if self._torch is None:
+            if self._import.failed:
+                self._gate.fact("env.torch", Unknown("torch could not be imported by the script"))
             return
         self._settle_pending()
         self._mark = perf_counter()
@@ -535,16 +541,21 @@ class Watch:
 
     def _put_back(self) -> None:
         self._import.stop()
-        for part in (self._moments and self._moments.remove, self._calls and self._calls.stop):
-            if part:
-                part()
-        if self._torch is not None:
-            from reefwatch.gather.regions import unfollow
-
-            unfollow(self._tools(""))
         mine = self._options.pop("patches", None)
-        if mine is not None:
-            mine.restore()
+        parts = [
+            self._moments and self._moments.remove,
+            self._calls and self._calls.stop,
+            self._torch and self._unfollow,
+            mine and mine.restore,
+        ]
+        for part in parts:
+            if part:
+                self._guarded("stop", part)
+
+    def _unfollow(self) -> None:
+        from reefwatch.gather.regions import unfollow
+
+        unfollow(self._tools(""))
 
     def _totals(self) -> None:
         self._describe_device()
@@ -594,7 +605,10 @@ class Watch:
         try:
             act()
         except Exception as error:
-            self._record("watch", where, error)
+            if of_the_program(error):
+                raise
+            if not self._ended_by:  # else it follows from what was recorded already
+                self._record("watch", where, error)
 
     def _record(self, name: str, where: str, error: Exception) -> None:
         value = describe(error, where, self._step)

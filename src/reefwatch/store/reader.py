@@ -90,7 +90,9 @@ def _files(folder: Path, may_be_empty: bool) -> list[Path]:
         if found or may_be_empty:
             return found
         runs = [
-            p for p in names if os.path.isdir(p) and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())
+            p
+            for p in names
+            if os.path.isdir(p) and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())
         ]
     except OSError as error:
         raise UnreadableRecord(f"{folder}: {why(error)}") from None
