@@ -10,8 +10,8 @@ import pytest
 
 from reefwatch.api import judging
 from reefwatch.core.errors import UnreadableRecord
-from reefwatch.core.finding import Finding, Place
 from reefwatch.core.fact import Evidence
+from reefwatch.core.finding import Finding, Place
 from reefwatch.store import regular, silences
 from reefwatch.store.reader import load, read
 from reefwatch.store.writer import Writer

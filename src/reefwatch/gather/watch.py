@@ -25,6 +25,9 @@ STATUS_SECONDS = 0.5
 """At most this often the live line is told anything."""
 BLIND_BACKWARDS = 8
 """Backward passes without an update, where something was compiled, after which none is awaited."""
+TOLD = 1.25
+"""After the exam, totals are written whenever the steps are so many times those of the last time:
+a run that is killed leaves them."""
 GLIMPSE = 200
 """Ops of a block without gradients that are looked at outside an examined step."""
 GLIMPSES = 12
@@ -149,6 +152,8 @@ class Watch:
         self._mark = self._boundary = self._started = perf_counter()
         self._fixed = self._carried = 0.0
         self._said = 0.0
+        self._told = 0
+        """Steps of this kind up to which the totals were written."""
         self._ended_by = ""
         """What ended the watch before the run was over."""
 
@@ -388,6 +393,10 @@ class Watch:
             self._changed_kind(kind)
         self._steps += 1
         self._panel.call("on_step", self._step, seconds, examined)
+        if self._scheduler.ended and self._steps > TOLD * self._told:
+            self._told = self._steps
+            self._panel.call("tell")
+            self._totals()
         closing = perf_counter() - now
         self._scheduler.step(
             seconds - fixed,
@@ -421,7 +430,7 @@ class Watch:
             self._scheduler.resettle()
         if kind == "optimizer" and self._calls is not None:
             self._calls.stop()
-        self._kind, self._steps, self._counted = kind, 0, True
+        self._kind, self._steps, self._counted, self._told = kind, 0, True, 0
 
     def _open(self) -> None:
         self._examined, self._missed = True, False
@@ -537,6 +546,7 @@ class Watch:
             self._look_away()
         self._scheduler.finish()
         self._panel.disarm()
+        self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._totals()
 
     def _put_back(self) -> None:
@@ -568,7 +578,6 @@ class Watch:
             self._say("run.steps", {"count": self._steps, "kind": self._kind}, "steps")
         children = self._children() if self._children else {"spawned": 0, "watched": 0}
         children = {**children, "spawned": children["spawned"] + self.forks}
-        self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._say("watch.children", children)
         others = len(self._others - {self._owner})
         self._say("watch.threads", {"training": 1 + others, "watched": 1})

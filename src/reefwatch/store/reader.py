@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
 from reefwatch.core.errors import UnreadableRecord
-from reefwatch.core.fact import Unknown
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.record import Record
 from reefwatch.store.assembly import assemble
 from reefwatch.store.scan import scan, why
@@ -39,6 +39,9 @@ def read(path: Path) -> Record:
     if not found.ended:
         how = "its last line is cut short" if found.cut else "it has no end line"
         remark = f"{path.name}: {how}: the process was killed, its disk was full, or it still runs"
+        steps = record.facts.get("run.steps")
+        if isinstance(steps, Evidence) and isinstance(steps.value, Mapping):
+            remark += f"; what is said covers its first {steps.value.get('count')} steps"
         return replace(record, remarks=(*record.remarks, remark))
     return record
 
