@@ -71,9 +71,11 @@ def _differs(value: Any, known: Sequence[Any]) -> str:
         lists = [one for one in known if isinstance(one, (list, tuple))]
         if not value and lists and all(lists):
             return "is empty"
+        row = bool(lists) and all(len(one) == len(value) for one in lists)
         inside = [part for one in lists for part in one]
-        for part in value:
-            wrong = _differs(part, inside) if inside else ""
+        for at, part in enumerate(value):
+            known = [one[at] for one in lists] if row else inside
+            wrong = _differs(part, known) if known else ""
             if wrong:
                 return f"has a part that {wrong}"
     return ""
