@@ -71,8 +71,10 @@ def _differs(value: Any, known: Sequence[Any]) -> str:
         lists = [one for one in known if isinstance(one, (list, tuple))]
         if not value and lists and all(lists):
             return "is empty"
-        row = bool(lists) and all(len(one) == len(value) for one in lists)
         inside = [part for one in lists for part in one]
+        row = len({len(one) for one in lists}) == 1 and len({_kind(part) for part in inside}) > 1
+        if row and len(value) != len(lists[0]):
+            return f"has {len(value)} parts, not {len(lists[0])}"
         for at, part in enumerate(value):
             known = [one[at] for one in lists] if row else inside
             wrong = _differs(part, known) if known else ""

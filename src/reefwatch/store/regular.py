@@ -23,9 +23,10 @@ def opened(path: Path) -> BinaryIO:
 def source(path: Path) -> str:
     """What is written in a Python file. Raises OSError, SyntaxError and ValueError."""
     with opened(path) as file:
-        encoding, _ = tokenize.detect_encoding(file.readline)
-        file.seek(0)
-        return io.TextIOWrapper(file, encoding=encoding).read()
+        raw = io.BytesIO(file.read())
+    encoding, _ = tokenize.detect_encoding(raw.readline)
+    raw.seek(0)
+    return io.TextIOWrapper(raw, encoding=encoding).read()
 
 
 def written(path: Path, text: str) -> None:

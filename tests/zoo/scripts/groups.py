@@ -2,7 +2,6 @@
 
 import atexit
 import threading
-import time
 
 import torch
 
@@ -16,7 +15,7 @@ def last():
 
 
 def later():
-    time.sleep(0.2)
+    threading.main_thread().join()
     print("the thread has ended", flush=True)
 
 
