@@ -30,7 +30,9 @@ def rule(case: Case) -> Iterator[Finding]:
 
 def make(severity: Severity = Severity.ERROR, **more: Any) -> Check:
     bad = (Case.of(Event("bad", {"said": "x"}), a=1),)
-    return check("PREC001", severity, needs=("a",), good=(Case.of(a=1),), bad=bad, **more)(rule)
+    return check(
+        "PREC001", severity, needs=("a",), good=(Case.of(a=1), Case.of(a="text")), bad=bad, **more
+    )(rule)
 
 
 def steps(case: Case) -> tuple[Coverage, ...]:
@@ -73,7 +75,7 @@ def test_a_check_that_fails_is_errored_and_does_not_end_the_others() -> None:
     assert failed.verdict is Verdict.ERRORED
     assert failed.reason == "the check failed: KeyError: 'missing'"
     late = one(make(covers=steps), record(a="text"))
-    assert late.verdict is Verdict.HELD  # any value can be covered
+    assert late.reason == "the check failed: TypeError: must be real number, not str"
     outcomes, _ = judge([record(a="fail")], [make(), make()])
     assert len(outcomes) == 2
 

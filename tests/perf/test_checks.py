@@ -6,7 +6,7 @@ import pytest
 
 from reefwatch.core.check import Check
 from reefwatch.core.fact import Unknown
-from reefwatch.core.finding import Severity, Verdict
+from reefwatch.core.finding import Outcome, Severity, Verdict
 from reefwatch.core.record import Case, Record
 from reefwatch.judge.engine import judge_rank, load
 
@@ -72,3 +72,12 @@ def test_a_busy_card_does_not_wait() -> None:
         "40% of the step time is spent waiting for the data loader; "
         "the card was 94 % busy at the median"
     )
+
+
+def test_heat_without_a_known_clock_is_unproven() -> None:
+    heat = {"busy": 100, "told": 100, "hot": 40, "hot_clock": None, "reasons": {"temperature": 40}}
+    heat |= {"sensor": None, "hottest": None, "limit": None}
+    outcome = judge_rank(PERF[0], Case.of(perf__gpu=True, perf__heat=heat).record)
+    assert isinstance(outcome, Outcome)
+    assert outcome.verdict is Verdict.UNPROVEN
+    assert outcome.reason == "the card told of heat, and its clock meanwhile is not known"

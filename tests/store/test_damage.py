@@ -262,6 +262,6 @@ def test_permission_denied(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("reefwatch.store.scan.os.open", refuse)
+    monkeypatch.setattr("reefwatch.store.regular.os.open", refuse)
     with pytest.raises(UnreadableRecord, match="permission denied"):
         read(whole)

@@ -76,20 +76,25 @@ def run(
     code = ending.code
     try:
         if not ending.forked:
-            if under is not None:
-                session.tell("lock", under.ended)
-            session.stop({"code": ending.code, "exception": ending.exception})
-            if ending.trace:
-                session.died(ending.exception or "", ending.trace, on_death)
-            if session.launch.rank == 0 and ending.started:
-                report = session.judge("run")
-                session.write(report, files)
-                report = session.shown(report, end_screen)
-                code = exit_code(report, policy or ExitPolicy(), code)
-                if code != ending.code:
-                    session.let_others_end(report)
+            with session.ways.own():
+                if under is not None:
+                    session.tell("lock", under.ended)
+                session.stop({"code": ending.code, "exception": ending.exception})
+                if ending.trace:
+                    session.died(ending.exception or "", ending.trace, on_death)
+                if session.launch.rank == 0 and ending.started:
+                    report = session.judge("run")
+                    session.write(report, files)
+                    report = session.shown(report, end_screen)
+                    code = exit_code(report, policy or ExitPolicy(), code)
+                    if code != ending.code:
+                        session.let_others_end(report)
     except KeyboardInterrupt:
+        session.gave_up("interrupted")
         return -signal.SIGINT
+    except Exception as error:  # the run is over and keeps its exit code, whatever is the matter
+        session.gave_up(f"{type(error).__name__}: {error}")
+        code = ending.code
     return -signal.SIGINT if ending.interrupted else code
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from reefwatch.api.settings import Settings
+from reefwatch.core.errors import UnreadableRecord
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Outcome, Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 
+_LOST = 8
+"""Missing ranks that are judged: the others would say the same."""
 SPAWNED = "spawned"
 """Name of the folders of spawned children inside a run's folder, before a dash and a number."""
 
@@ -136,7 +140,9 @@ def absent(records: Sequence[Record]) -> list[Record]:
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(str(record.header.get("group", "")), []).append(record)
-    return [_lost(rank, ranks) for ranks in groups.values() for rank in _missing(ranks)]
+    return [
+        _lost(rank, ranks) for ranks in groups.values() for rank in islice(_missing(ranks), _LOST)
+    ]
 
 
 def _missing(records: Sequence[Record]) -> Iterable[int]:
@@ -211,7 +217,12 @@ def read(folders: Sequence[Path], own: Record | None = None) -> tuple[Record, ..
     run = records[0].header.get("run_id")
     for folder in folders:
         for group in sorted(folder.glob(f"{SPAWNED}-*")):
-            children = reader.load([group])
+            try:
+                children = reader.load([group])
+            except UnreadableRecord as error:  # a child that died early: the others still count
+                lost = {"rank": 0, "world": 1, "run_id": run, "group": group.name}
+                records += (Record(lost, remarks=(f"not read: {error}",), damage=str(error)),)
+                continue
             if children[0].header.get("run_id") == run:  # else of an earlier run with this --out
                 # ranks are counted anew in each group
                 records += tuple(

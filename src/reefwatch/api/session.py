@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import time
@@ -19,10 +20,45 @@ from reefwatch.core.fact import Evidence, Fact, Json
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 
+_write = os.write
 RANKS_WAIT = 5.0
 """Seconds that rank 0 waits at the end for the records of the ranks beside it."""
 _on: list[Session] = []
 """The watch that is on in this process."""
+_DEEP = 1000
+"""Calls that our own work at the end may nest, whatever the program has set."""
+
+
+class _Ways:
+    """How modules are found and what the builtins are, as they were before the program ran.
+
+    Its folder may shadow the names of our late modules, and what it has mocked or cleared is its
+    own: our work at its end must not depend on it.
+    """
+
+    def __init__(self) -> None:
+        self._path, self._finders = list(sys.path), list(sys.meta_path)
+        self._hooks = list(sys.path_hooks)
+        self._builtins = dict(vars(builtins))
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Put them back for a while; the program's own return after it."""
+        users = sys.path, sys.meta_path, sys.path_hooks, dict(vars(builtins))
+        limit = sys.getrecursionlimit()
+        vars(builtins).update(self._builtins)
+        sys.path, sys.meta_path = list(self._path), list(self._finders)
+        sys.path_hooks = list(self._hooks)
+        sys.setrecursionlimit(max(limit, _DEEP))
+        try:
+            yield
+        finally:
+            sys.path, sys.meta_path, sys.path_hooks, theirs = users
+            for name in set(self._builtins) - set(theirs):
+                delattr(builtins, name)
+            vars(builtins).update(theirs)
+            if sys.getrecursionlimit() == max(limit, _DEEP):
+                sys.setrecursionlimit(limit)
 
 
 class Session:
@@ -47,7 +83,8 @@ class Session:
         self.failures: dict[str, str] = {}
         """What failed in Reefwatch itself: what it was doing, and the error."""
         self.cwd = _cwd()
-        self._path = list(sys.path)
+        self.ways = _Ways()
+        """What our own work at the end needs of the interpreter."""
         self._sink: Any = None
         self._watch: Any = None
         self._stopped = False
@@ -61,7 +98,7 @@ class Session:
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             self.failures[what] = words
-            self.say(f"{_article(what)} failed: {words}")
+            self._tell(f"{_article(what)} failed: {words}")
             if self._sink is not None:
                 told: Json = {"error": words, "where": _where(error), "step": -1}
                 with suppress(Exception):
@@ -170,7 +207,7 @@ class Session:
         self._stopped = True
         if _on and _on[0] is self:
             _on.clear()
-        with self._own_path():
+        with self.ways.own():
             if self._watch is not None:
                 with self.guarded("end of the watch"):
                     self._watch.stop(exit=dict(exit))
@@ -194,7 +231,7 @@ class Session:
             facts = {"folder": str(self.folder), "html": str(self.folder / "report.html")}
         records: Sequence[Record] = ()
         report: Report | None = None
-        with self._own_path():
+        with self.ways.own():
             with self.guarded("reading the record"):
                 records = self._records()
             if self.silences is None:
@@ -212,7 +249,7 @@ class Session:
     def shown(self, report: Report, screen: Callable[[Report], None] | None) -> Report:
         """The report as it is in the end, after an end screen was shown."""
         if screen is not None:
-            with self._own_path(), self.guarded("end screen"):
+            with self.ways.own(), self.guarded("end screen"):
                 screen(self._final(report))
         return self._final(report)
 
@@ -224,14 +261,20 @@ class Session:
             for name, words in self.failures.items()
             if words not in told
         ]
-        return replace(report, outcomes=(*report.outcomes, *late)) if late else report
+        facts = dict(report.facts)
+        if "writing report.html" in self.failures:
+            facts.pop("html", None)
+        return replace(report, outcomes=(*report.outcomes, *late), facts=facts)
 
     def write(self, report: Report, exports: Mapping[str, Path]) -> None:
         """Write report.html and report.json into the run's folder, and the exports by format."""
         files = [(kind, path) for kind, path in exports.items()]
         if self.folder is not None:
             files += [(kind, self.folder / f"report.{kind}") for kind in ("html", "json")]
-        with self._own_path():
+        with self.ways.own():
+            if self.folder is not None:
+                with suppress(Exception):  # the program, or somebody else, may have removed it
+                    self.folder.mkdir(parents=True, exist_ok=True)
             for kind, path in files:
                 with self.guarded(f"writing {path.name}"):
                     write(kind, path, report)
@@ -257,6 +300,19 @@ class Session:
                 return read
             time.sleep(0.2)
 
+    def gave_up(self, why: str) -> None:
+        """Say that no report was made, where it can still be said."""
+        again = "" if self.folder is None else f"; reefwatch report {self.folder} makes one"
+        self._tell(f"no report was made ({why}){again}")
+
+    def _tell(self, text: str) -> None:
+        try:
+            self.say(text)
+        except Exception:  # the program has taken our modules away
+            if self.launch.rank == 0:
+                with suppress(OSError):
+                    _write(2, f"reefwatch: {text}\n".encode("utf-8", "backslashreplace"))
+
     def let_others_end(self, report: Report) -> None:
         """Wait a moment for the processes of the ranks beside this one.
 
@@ -270,16 +326,6 @@ class Session:
         with self.guarded("wait for other ranks"):
             while any(map(_runs, pids)) and time.monotonic() < until:
                 time.sleep(0.05)
-
-    @contextmanager
-    def _own_path(self) -> Iterator[None]:
-        """Import our own late modules past the script's folder, which may shadow their names."""
-        users = sys.path
-        sys.path = list(self._path)
-        try:
-            yield
-        finally:
-            sys.path = users
 
 
 def _cwd() -> Path:
@@ -318,13 +364,9 @@ def render(kind: str, report: Report) -> str:
 
 def write(kind: str, path: Path, report: Report) -> None:
     """Write one file whole or not at all. Raises OSError."""
-    text = render(kind, report)
-    draft = path.with_name(f".{path.name}.{getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    from reefwatch.store import regular
+
+    regular.written(path, render(kind, report))
 
 
 def _where(error: BaseException) -> str:

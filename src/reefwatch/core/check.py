@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,8 @@ from reefwatch.core.record import Case
 
 Rule = Callable[[Case], Iterator[Finding]]
 _CODE = re.compile(r"([A-Z]{3,5})(\d{3})")
+_STRIPPED = sys.flags.optimize >= 2
+"""Python drops docstrings under -OO."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def check(
         family = _CODE.fullmatch(code)
         if family is None or family[1] not in CONTRACTS:
             raise MalformedCheck(f"{name}: {code!r} is not a code of a known family")
-        page: Any = inspect.getdoc(rule)
+        page: Any = inspect.getdoc(rule) or (_from_source(rule) if _STRIPPED else None)
         if not page:
             raise MalformedCheck(f"{code} ({name}): no docstring")
         for word in ("Why:", "Fix:", "Source:"):
@@ -80,3 +84,15 @@ def check(
         return Check(code, severity, rule, title, page, needs, when, good, bad, covers, doubt)
 
     return build
+
+
+def _from_source(rule: Rule) -> str | None:
+    """The docstring as the source has it; None when there is no source or no docstring."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[rule.__module__]))
+    except (OSError, SyntaxError, KeyError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == rule.__name__:
+            return ast.get_docstring(node)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from math import isfinite
 
 from reefwatch.core.fact import Evidence
 
@@ -36,6 +37,14 @@ class Place:
     step: int | None = None
     ranks: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        for part in (self.module, self.op, self.file):
+            if not isinstance(part, str):
+                raise TypeError(f"a part of a Place is text, not {part!r:.80}")
+        for number in (self.line, 0 if self.step is None else self.step):
+            if not isinstance(number, int):
+                raise TypeError(f"a line and a step are numbers, not {number!r:.80}")
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.file else ""
         step = "" if self.step is None else f"step {self.step}"
@@ -62,6 +71,9 @@ class Finding:
     def __post_init__(self) -> None:
         if not self.evidence:
             raise ValueError("a Finding needs evidence")
+        for text in (self.message, self.claimed, self.why, self.cost, self.fix, *self.names):
+            if not isinstance(text, str):
+                raise TypeError(f"a Finding says text, not {text!r:.80}")
 
     def severity(self, of_check: Severity) -> Severity:
         """The check's severity, lowered by the weakest evidence."""
@@ -76,6 +88,10 @@ class Coverage:
     what: str
     seen: float
     total: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.seen) and isfinite(self.total)):
+            raise ValueError(f"a Coverage counts: {self.seen} of {self.total} {self.what}")
 
     @property
     def share(self) -> float:

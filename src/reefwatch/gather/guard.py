@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -13,12 +14,28 @@ from reefwatch.core.ports import Sink
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.patches import perf_counter
 
+_getsignal, _SIGNALS = signal.getsignal, signal.valid_signals()  # kept: the program may mock them
+
 
 def describe(error: BaseException, moment: str, step: int) -> dict[str, Any]:
     """An `errored.<name>` value: what was raised, where, in which step."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f", {PurePath(frame.filename).name}:{frame.lineno}" for frame in last)
     return {"error": f"{type(error).__name__}: {error}", "where": moment + where, "step": step}
+
+
+def of_the_program(error: BaseException) -> bool:
+    """True when a signal handler of the program raised it, just while we were at work.
+
+    An alarm that ends a step which takes too long must end it, wherever it comes.
+    """
+    handlers = {getattr(_getsignal(number), "__code__", None) for number in _SIGNALS} - {None}
+    link = error.__traceback__ if handlers else None
+    while link is not None:
+        if link.tb_frame.f_code in handlers:
+            return True
+        link = link.tb_next
+    return False
 
 
 class Gate:
@@ -71,6 +88,8 @@ class Guard:
         except Breach:
             raise
         except Exception as error:
+            if of_the_program(error):
+                raise
             self.fail(moment, error)
             return None
         finally:
@@ -83,6 +102,8 @@ class Guard:
         except Breach:
             raise
         except Exception as error:
+            if of_the_program(error):
+                raise
             self.fail("on_op", error)
         finally:
             self.seconds += perf_counter() - start
@@ -108,24 +129,39 @@ class Shield:
     def __enter__(self) -> None:
         core = self._core
         self._contexts: tuple[Any, ...] = ()
-        # These two take longer than all the rest; mostly there is no mode. A function mode would
-        # also see the change of the grad mode.
-        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
-            self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
-            for context in self._contexts:
-                context.__enter__()
-        self._grad = self._torch.is_grad_enabled()
-        core._set_grad_enabled(self._keep and self._grad)
-        self._profiled = core._autograd._profiler_enabled()
-        if self._profiled:
-            core._autograd._enable_record_function(False)
+        # What fails here (another torch) or is interrupted (Ctrl-C) leaves the run as it was.
+        self._grad, self._profiled = self._torch.is_grad_enabled(), False
+        try:
+            # These two take longer than all the rest; mostly there is no mode. A function mode
+            # would also see the change of the grad mode.
+            if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+                self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
+                for context in self._contexts:
+                    context.__enter__()
+            core._set_grad_enabled(self._keep and self._grad)
+            self._profiled = core._autograd._profiler_enabled()
+            if self._profiled:
+                core._autograd._enable_record_function(False)
+        except BaseException:
+            self._leave()
+            raise
 
     def __exit__(self, *error: Any) -> None:
+        try:
+            self._leave()
+        except KeyboardInterrupt:
+            self._leave()  # it came in between, and all of it can be done again
+            raise
+
+    def _leave(self) -> None:
         core = self._core
+        core._set_grad_enabled(self._grad)
         if self._profiled:
             core._autograd._enable_record_function(True)
-        core._set_grad_enabled(self._grad)
-        for context in reversed(self._contexts):
+            self._profiled = False
+        while self._contexts:
+            *rest, context = self._contexts
+            self._contexts = tuple(rest)
             context.__exit__(None, None, None)
 
 
@@ -170,6 +206,8 @@ class Panel:
                 except Breach:
                     raise
                 except Exception as error:
+                    if of_the_program(error):
+                        raise
                     guard.fail(moment, error)
                 finally:
                     now = perf_counter()
@@ -232,6 +270,8 @@ class Panel:
 
     def disarm(self) -> None:
         """In reverse order."""
+        if self._torch is None:
+            return
         with Shield(self._torch):
             for guard in reversed(self.guards):
                 guard.call("disarm")

@@ -18,6 +18,8 @@ class PostImport:
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self._name = name
         self._callback: Callable[[], None] | None = callback
+        self.failed = False
+        """True when the module was found and could not be executed."""
 
     def start(self) -> None:
         """Call back at once when the module is there; else wait for it."""
@@ -44,12 +46,15 @@ class PostImport:
                     spec.__class__ = _Spec
                     vars(spec)["_hook"] = self
                 return spec
+        self.failed = True
         return None
 
     def executed(self) -> None:
         """The module was executed, or failed; then it is no longer in `sys.modules`."""
         if self._name in sys.modules:
             self._fire()
+        else:
+            self.failed = True
 
     def _fire(self) -> None:
         callback = self._callback

@@ -90,5 +90,11 @@ class Instrument:
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         """A step has ended. Every step; `seconds` since the previous boundary."""
 
+    def tell(self) -> None:
+        """Write totals and facts as they stand: the run may be killed before it ends.
+
+        Comes a few dozen times in a run at most. Only what later totals replace may be written.
+        """
+
     def disarm(self) -> None:
         """The run is over: write totals and facts, put everything back."""

@@ -76,8 +76,10 @@ def prepare(argv: Sequence[str], module: bool = False) -> Program:
     try:
         with open(target, "rb") as file:
             source = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot open {target!r}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        hint = "; a script on stdin is /dev/stdin" if target == "-" else ""
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot open {target!r}: {why}{hint}") from None
     return Program("script", target, args, _compiled(source, _absolute(target)))
 
 

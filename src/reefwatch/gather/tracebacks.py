@@ -5,6 +5,7 @@ The order and the texts follow what CPython does in `PyErr_PrintEx` (Python/pyth
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MISSING = object()
 _IMPORTLIB = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 
 
@@ -55,8 +57,11 @@ def _without_ours(first: TracebackType | None) -> TracebackType | None:
 
     link = first
     while link is not None:
-        if is_ours(link.tb_frame) or link.tb_frame.f_code.co_filename in _IMPORTLIB:
+        file = link.tb_frame.f_code.co_filename
+        if is_ours(link.tb_frame) or file in _IMPORTLIB:
             run.append(link)
+        elif run and is_ours(run[-1].tb_frame) and file == contextlib.__file__:
+            run.append(link)  # Ctrl-C came while we entered or left a context
         else:
             settle()
             kept.append(link)
@@ -94,8 +99,8 @@ def show(error: BaseException) -> int:
     if sys.version_info >= (3, 12):
         sys.last_exc = error
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
-    hook: Any = getattr(sys, "excepthook", None)
-    if hook is None:
+    hook: Any = getattr(sys, "excepthook", _MISSING)
+    if hook is _MISSING:
         _write("sys.excepthook is missing\n")
         sys.__excepthook__(kind, error, trace)
         return 1
@@ -123,7 +128,8 @@ def ignored(error: BaseException, where: object) -> None:
 
     said = " on threading shutdown:" if sys.version_info >= (3, 13) else f" in: {where!r}"
     trace = "".join(format_tb(error.__traceback__))
-    lines = f"Exception ignored{said}\nTraceback (most recent call last):\n{trace}"
+    head = "Traceback (most recent call last):\n" if trace else ""
+    lines = f"Exception ignored{said}\n{head}{trace}"
     _write(f"{lines}{type(error).__name__}: {error}\n")
 
 

@@ -14,7 +14,7 @@ from reefwatch.core.fact import Evidence, Json, Unknown
 from reefwatch.core.ports import Referee, Sink
 from reefwatch.gather import environment, patches
 from reefwatch.gather.budget import Scheduler
-from reefwatch.gather.guard import Gate, Panel, describe
+from reefwatch.gather.guard import Gate, Panel, describe, of_the_program
 from reefwatch.gather.imports import PostImport
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.moments import ModuleCalls, Moments
@@ -25,6 +25,9 @@ STATUS_SECONDS = 0.5
 """At most this often the live line is told anything."""
 BLIND_BACKWARDS = 8
 """Backward passes without an update, where something was compiled, after which none is awaited."""
+TOLD = 1.25
+"""After the exam, totals are written whenever the steps are so many times those of the last time:
+a run that is killed leaves them."""
 GLIMPSE = 200
 """Ops of a block without gradients that are looked at outside an examined step."""
 GLIMPSES = 12
@@ -60,6 +63,8 @@ def moment(threads: str) -> Callable[[M], M]:
             except Breach:
                 raise
             except Exception as error:
+                if of_the_program(error):
+                    raise
                 self._fail(method.__name__, error)
             finally:
                 self._busy = 0
@@ -147,6 +152,8 @@ class Watch:
         self._mark = self._boundary = self._started = perf_counter()
         self._fixed = self._carried = 0.0
         self._said = 0.0
+        self._told = 0
+        """Steps of this kind up to which the totals were written."""
         self._ended_by = ""
         """What ended the watch before the run was over."""
 
@@ -167,11 +174,13 @@ class Watch:
         if self._stopped or not self.live:
             return
         self._stopped = True
-        self._guarded("stop", self._end)
-        self.live = False
-        if get_ident() in self._stale:
-            self._guarded("stop", self._sweep)
-        self._guarded("stop", self._put_back)
+        try:
+            self._guarded("stop", self._end)
+        finally:  # whatever interrupts that: nothing of ours may stay
+            self.live = False
+            if get_ident() in self._stale:
+                self._guarded("stop", self._sweep)
+            self._guarded("stop", self._put_back)
         seconds = perf_counter() - self._started
         ending = {"code": None, "exception": None, **(exit or {}), "seconds": seconds}
         self._say("run.exit", ending, "s")
@@ -384,6 +393,10 @@ class Watch:
             self._changed_kind(kind)
         self._steps += 1
         self._panel.call("on_step", self._step, seconds, examined)
+        if self._scheduler.ended and self._steps > TOLD * self._told:
+            self._told = self._steps
+            self._panel.call("tell")
+            self._totals()
         closing = perf_counter() - now
         self._scheduler.step(
             seconds - fixed,
@@ -417,7 +430,7 @@ class Watch:
             self._scheduler.resettle()
         if kind == "optimizer" and self._calls is not None:
             self._calls.stop()
-        self._kind, self._steps, self._counted = kind, 0, True
+        self._kind, self._steps, self._counted, self._told = kind, 0, True, 0
 
     def _open(self) -> None:
         self._examined, self._missed = True, False
@@ -520,6 +533,8 @@ class Watch:
 
     def _end(self) -> None:
         if self._torch is None:
+            if self._import.failed:
+                self._gate.fact("env.torch", Unknown("torch could not be imported by the script"))
             return
         self._settle_pending()
         self._mark = perf_counter()
@@ -531,20 +546,26 @@ class Watch:
             self._look_away()
         self._scheduler.finish()
         self._panel.disarm()
+        self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._totals()
 
     def _put_back(self) -> None:
         self._import.stop()
-        for part in (self._moments and self._moments.remove, self._calls and self._calls.stop):
-            if part:
-                part()
-        if self._torch is not None:
-            from reefwatch.gather.regions import unfollow
-
-            unfollow(self._tools(""))
         mine = self._options.pop("patches", None)
-        if mine is not None:
-            mine.restore()
+        parts = [
+            self._moments and self._moments.remove,
+            self._calls and self._calls.stop,
+            self._torch and self._unfollow,
+            mine and mine.restore,
+        ]
+        for part in parts:
+            if part:
+                self._guarded("stop", part)
+
+    def _unfollow(self) -> None:
+        from reefwatch.gather.regions import unfollow
+
+        unfollow(self._tools(""))
 
     def _totals(self) -> None:
         self._describe_device()
@@ -557,7 +578,6 @@ class Watch:
             self._say("run.steps", {"count": self._steps, "kind": self._kind}, "steps")
         children = self._children() if self._children else {"spawned": 0, "watched": 0}
         children = {**children, "spawned": children["spawned"] + self.forks}
-        self._say("env.torch", environment.torch_facts(self._torch, threads=True))
         self._say("watch.children", children)
         others = len(self._others - {self._owner})
         self._say("watch.threads", {"training": 1 + others, "watched": 1})
@@ -594,7 +614,10 @@ class Watch:
         try:
             act()
         except Exception as error:
-            self._record("watch", where, error)
+            if of_the_program(error):
+                raise
+            if not self._ended_by:  # else it follows from what was recorded already
+                self._record("watch", where, error)
 
     def _record(self, name: str, where: str, error: Exception) -> None:
         value = describe(error, where, self._step)

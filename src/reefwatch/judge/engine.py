@@ -12,7 +12,7 @@ from reefwatch.core.errors import MalformedCheck
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Coverage, Finding, Outcome, Severity, Verdict
 from reefwatch.core.record import Case, Record
-from reefwatch.judge import checks
+from reefwatch.judge import checks, form
 
 _WORST_FIRST = (Verdict.BROKEN, Verdict.ERRORED, Verdict.UNPROVEN, Verdict.HELD)
 
@@ -64,6 +64,10 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
         coverage = check.covers(case) if check.covers else ()
         doubt = check.doubt(case) if check.doubt else ""
     except Exception as error:  # a broken check is an outcome, not the end of the report
+        odd = form.foreign(check, record, load())
+        if odd:
+            reason = f"the record is not one that this version can judge: {odd}"
+            return replace(outcome, verdict=Verdict.UNPROVEN, reason=reason)
         reason = f"the check failed: {type(error).__name__}: {error}"
         return replace(outcome, verdict=Verdict.ERRORED, reason=reason)
     failed = _failed(record, check.contract) or doubt

@@ -70,7 +70,8 @@ def say(text: str) -> None:
 
     if screen.STDERR.stream is None:
         screen.STDERR.keep()
-    screen.STDERR.write(f"reefwatch: {text}\n")
+    line = "\\n".join(text.splitlines())  # a name may hold a line end; a message is one line
+    screen.STDERR.write(f"reefwatch: {line}\n")
 
 
 def _dispatch(argv: list[str]) -> int:

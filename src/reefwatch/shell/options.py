@@ -16,10 +16,10 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 def seconds(text: str) -> float:
     """`20s`, `500ms`, `2m` or plain seconds."""
     match = re.fullmatch(r"([0-9.]+)\s*([a-z]*)", text.strip())
+    number, unit = match.groups() if match else ("", "")
     try:
-        assert match is not None
-        return float(match[1]) * _SECONDS[match[2]]
-    except (AssertionError, KeyError, ValueError):
+        return float(number) * _SECONDS[unit]
+    except (KeyError, ValueError):
         raise UsageError(f"{text!r} is not a time such as 20s, from 0 on") from None
 
 
@@ -82,6 +82,8 @@ def targets(given: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"{option}: give the name of a file")
         if os.path.isdir(path) or path.endswith(os.sep):
             raise UsageError(f"{option} {path}: a folder, not a file")
+        if os.path.exists(path) and not os.path.isfile(path):
+            continue  # a pipe or device, which is written to as it is
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder):
             raise UsageError(f"{option} {path}: there is no folder {folder}")

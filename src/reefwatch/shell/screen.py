@@ -46,13 +46,17 @@ class Stderr:
         with suppress(OSError, ValueError, AttributeError):
             if self.stream is None or not self.open():
                 return
+            encoding = getattr(self.stream, "encoding", None) or "utf-8"
+            try:
+                rest = text.encode(encoding, self.stream.errors or "backslashreplace")
+            except (UnicodeError, AttributeError):  # a name that is no text, on a strict stream
+                rest = text.encode(encoding, "backslashreplace")
             if self._number is None:
-                self.stream.write(text)
+                self.stream.write(rest.decode(encoding))
                 self.stream.flush()
                 return
             with suppress(OSError, ValueError, AttributeError):
                 self.stream.flush()  # what the program has said first
-            rest = text.encode(self.stream.encoding, self.stream.errors or "backslashreplace")
             while rest:
                 rest = rest[_write(self._number, rest) :]
 

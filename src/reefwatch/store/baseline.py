@@ -11,7 +11,6 @@ Only code, fingerprint, reason and expires count; the rest says what it is about
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -21,6 +20,7 @@ from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.core.finding import Finding
 from reefwatch.core.report import Report
 from reefwatch.core.silence import Silence, fingerprint
+from reefwatch.store import regular
 
 FILE_NAME = "reefwatch-baseline.json"
 SCHEMA = 1
@@ -36,7 +36,7 @@ def write(report: Report, path: Path, reason: str, expires: date | None = None) 
     """
     if not reason.strip():
         raise UsageError("a baseline needs a reason (--reason)")
-    before = {entry["fingerprint"]: entry for entry in _entries(path)} if path.exists() else {}
+    before = {entry["fingerprint"]: entry for entry in _entries(path)} if path.is_file() else {}
     entries: dict[str, Mapping[str, Any]] = {}
     for outcome in report.outcomes:
         for finding, _ in outcome.silenced:
@@ -48,12 +48,9 @@ def write(report: Report, path: Path, reason: str, expires: date | None = None) 
             entries.setdefault(entry["fingerprint"], entry)
     ordered = sorted(entries.values(), key=lambda entry: (entry["code"], entry["fingerprint"]))
     text = json.dumps({"schema": SCHEMA, "silences": ordered}, indent=2) + "\n"
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        regular.written(path, text)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise ReefwatchError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     return len(ordered)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 from reefwatch.core.errors import UnreadableRecord
-from reefwatch.core.fact import Unknown
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.record import Record
 from reefwatch.store.assembly import assemble
 from reefwatch.store.scan import scan, why
@@ -37,6 +39,9 @@ def read(path: Path) -> Record:
     if not found.ended:
         how = "its last line is cut short" if found.cut else "it has no end line"
         remark = f"{path.name}: {how}: the process was killed, its disk was full, or it still runs"
+        steps = record.facts.get("run.steps")
+        if isinstance(steps, Evidence) and isinstance(steps.value, Mapping):
+            remark += f"; what is said covers its first {steps.value.get('count')} steps"
         return replace(record, remarks=(*record.remarks, remark))
     return record
 
@@ -53,12 +58,14 @@ def load(paths: Sequence[Path], own: Record | None = None) -> tuple[Record, ...]
     read_: dict[Path, Record] = {}
     failed: list[UnreadableRecord] = []
     for path in paths:
-        if not path.is_dir():
-            read_.setdefault(path.resolve(), read(path))
+        if not os.path.isdir(path):
+            record = read(path)
+            read_.setdefault(_place(path), record)
             continue
         for file in _files(path, may_be_empty=own is not None):
             try:
-                read_.setdefault(file.resolve(), read(file))
+                record = read(file)
+                read_.setdefault(_place(file), record)
             except UnreadableRecord as error:
                 failed.append(error)
     if own is not None:
@@ -73,6 +80,11 @@ def load(paths: Sequence[Path], own: Record | None = None) -> tuple[Record, ...]
     return replace(first, remarks=(*first.remarks, *remarks)), *others
 
 
+def _place(path: Path) -> Path:
+    """The same for all names of one file."""
+    return Path(os.path.realpath(path))
+
+
 def _files(folder: Path, may_be_empty: bool) -> list[Path]:
     """The record files in a folder. Raises UnreadableRecord, with a hint, when there are none."""
     try:
@@ -81,7 +93,9 @@ def _files(folder: Path, may_be_empty: bool) -> list[Path]:
         if found or may_be_empty:
             return found
         runs = [
-            p for p in names if p.is_dir() and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())
+            p
+            for p in names
+            if os.path.isdir(p) and any(FILE_NAME.fullmatch(f.name) for f in p.iterdir())
         ]
     except OSError as error:
         raise UnreadableRecord(f"{folder}: {why(error)}") from None
@@ -114,22 +128,13 @@ def _by_rank(found: dict[Path, Record], remarks: list[str]) -> dict[int, Record]
 
 def _gaps(by_rank: dict[int, Record]) -> list[str]:
     world = max(record.world for record in by_rank.values())
-    missing = [rank for rank in range(world) if rank not in by_rank]
-    if not missing:
+    ends = [-1, *sorted(by_rank), max(world, *by_rank)]
+    spans = [(low + 1, high - 1) for low, high in pairwise(ends) if high - low > 1]
+    if not spans:
         return []
-    word = "rank" if len(missing) == 1 else "ranks"
-    return [f"no record of {word} {_ranges(missing)} of {world}: nothing is said of what they did"]
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """`1-3, 5` for 1, 2, 3, 5."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    word = "rank" if spans[0][0] == spans[-1][1] else "ranks"
+    named = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+    return [f"no record of {word} {named} of {world}: nothing is said of what they did"]
 
 
 def _apart(by_rank: dict[int, Record]) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from reefwatch.core.errors import UnreadableRecord
-from reefwatch.store import lines
+from reefwatch.store import lines, regular
 from reefwatch.store.assembly import event_of, fact_of, header_of
 
 
@@ -56,15 +54,9 @@ def scan(path: Path) -> Scan:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return regular.opened(path)
     except (OSError, ValueError) as error:
         raise UnreadableRecord(f"{path}: {why(error)}") from None
-    mode = os.fstat(fd).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(fd)
-        what = "a folder" if stat.S_ISDIR(mode) else "not a file"
-        raise UnreadableRecord(f"{path}: {what}")
-    return os.fdopen(fd, "rb")
 
 
 def _raw_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from reefwatch.core.errors import UsageError
 from reefwatch.core.finding import Finding
 from reefwatch.core.silence import Silence
 from reefwatch.store import baseline as baselines
+from reefwatch.store import regular
 from reefwatch.store.scrub import Scrubber
 
 if sys.version_info >= (3, 11):
@@ -82,11 +83,14 @@ def _toml(path: Path) -> Mapping[str, Any]:
         raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply") from None
     return content
 
 
 def _tool(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    table = content.get("tool", {}).get("reefwatch", {})
+    tools = content.get("tool", {})
+    table = tools.get("reefwatch", {}) if isinstance(tools, dict) else tools
     if not isinstance(table, dict):
         raise UsageError(f"{path}: tool.reefwatch must be a table")
     return table
@@ -178,8 +182,7 @@ def inline(
 def _comments(path: Path) -> list[tuple[int, str]]:
     """(line, text) of the comments that speak to Reefwatch; none when the file is not there."""
     try:
-        with tokenize.open(path) as file:
-            source = file.read()
+        source = regular.source(path)
     except (OSError, SyntaxError, ValueError):  # gone, no text, or an encoding that nobody knows
         return []
     if "reefwatch:" not in source:

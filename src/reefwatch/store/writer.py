@@ -28,6 +28,7 @@ from reefwatch.store.scrub import HOST, Scrubber
 # Kept before the script that is watched could mock them.
 _getpid, _open, _write, _close = os.getpid, os.open, os.write, os.close
 _fsync, _fstat, _lseek, _mkdir = os.fsync, os.fstat, os.lseek, os.makedirs
+_stat = os.stat
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _PATIENCE = 5.0
 """Seconds that the end of a run waits for another thread's write."""
@@ -251,12 +252,42 @@ class Writer:
 
     def _settle(self, fd: int) -> None:
         try:
-            if fd == self._fd and _fstat(fd).st_nlink == 0:
-                self._said.append(f"{self.path} was deleted while the run went on")
+            if fd == self._fd and not self._in_place(fd):
+                fd = self._anew(fd)
             _fsync(fd)
         except OSError as error:
             self._said.append(f"{self.path} may not be safe on the disk: {_why(error)}")
         _shut(fd)
+
+    def _in_place(self, fd: int) -> bool:
+        """True when the file that was written to is still found by its name."""
+        try:
+            there, here = _stat(str(self.path)), _fstat(fd)
+        except FileNotFoundError:
+            return False
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+    def _anew(self, fd: int) -> int:
+        """Write the file, which was deleted or moved meanwhile, once more; its descriptor."""
+        what = "moved" if _fstat(fd).st_nlink else "deleted"
+        said = f"{self.path} was {what} while the run went on"
+        try:
+            assert self.path is not None
+            again = _fresh(self.path)
+        except OSError:
+            self._said.append(said)
+            return fd
+        _shut(fd)
+        self._said.append(f"{said}, and was written again at its end")
+        rows = [payload for key, payload in self._kept.items() if key != "end"]
+        chain = 0
+        for number, payload in enumerate(
+            (*rows, lines.encode({"remark": self._said[-1]}), self._kept["end"]), 1
+        ):
+            line, chain = lines.seal(payload, number, chain)
+            while line:
+                line = line[_write(again, line) :]
+        return again
 
 
 def _fresh(path: Path) -> int:

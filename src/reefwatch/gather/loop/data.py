@@ -14,28 +14,38 @@ from reefwatch.gather.loop.unseen import plain
 
 WALKS = 32
 """Ops with a parameter per step at which the root call is looked up."""
+CALLS = 4
+"""Calls of one module per step that are compared."""
 LARGEST = 1 << 24
 """Elements of an input that are summed."""
 
 
 class _Root:
-    """What one root module was called with first in each examined step."""
+    """What one root module was called with in its first calls of each examined step."""
 
     def __init__(self, module: Any) -> None:
         self.ref = weakref.ref(module)
         self.name = type(module).__name__
         self.step = -2
-        self.seen: tuple[Any, ...] = ()
+        self.now: list[Any] = []
+        self.last: list[Any] | None = None
+        """Of the step before; None when that was not examined."""
+        self.same = False
         self.shape: list[int] = []
         self.steps = self.pairs = self.repeats = 0
 
     def note(self, step: int, seen: tuple[Any, ...]) -> None:
         """Only neighbouring steps are compared: steps an epoch apart may well see the same."""
-        if step == self.step + 1:
-            self.pairs += 1
-            self.repeats += seen == self.seen
-        self.step, self.seen = step, seen
-        self.steps += 1
+        if step != self.step:
+            self.last, self.now = (self.now if step == self.step + 1 else None), []
+            self.step, self.same = step, self.last is not None
+            self.steps += 1
+            self.pairs += self.same
+            self.repeats += self.same
+        self.now.append(seen)
+        if self.same and self.last is not None and self.now != self.last[: len(self.now)]:
+            self.same = False
+            self.repeats -= 1
 
 
 class Data(Instrument):
@@ -47,10 +57,10 @@ class Data(Instrument):
 
     def __init__(self) -> None:
         self._roots: dict[int, _Root] = {}
-        self._done: set[int] = set()
+        self._done: dict[int, list[weakref.ref[Any]]] = {}
         self._walks = WALKS
         self._step = 0
-        self._updating = self._closure = False
+        self._updating = self._closure = self._trains = False
 
     def arm(self, tools: Tools) -> None:
         self._tools = tools
@@ -61,7 +71,7 @@ class Data(Instrument):
     def open(self, step: int) -> None:
         self._step = step
         self._walks = 0
-        self._done = set()
+        self._done = {}
 
     def on_op(self, call: Any) -> None:
         if self._walks >= WALKS or call.phase in ("backward", "optimizer"):
@@ -74,11 +84,10 @@ class Data(Instrument):
                 self._fingerprint(local.get("self"), local.get("args"), local.get("kwargs"))
 
     def _fingerprint(self, module: Any, args: Any, kwargs: Any) -> None:
-        if module is None or id(module) in self._done:
-            return
-        self._done.add(id(module))
         tensors = list(_tensors((args, kwargs)))[:8]
-        if not tensors or not all(plain(self._torch, t) for t in tensors):
+        if module is None or not self._is_next(module, tensors):
+            return
+        if not all(plain(self._torch, t) for t in tensors):
             return  # one that cannot be read may be the one that changes
         parts = [t if t.numel() <= LARGEST else _part(t) for t in tensors]
         prints = fingerprints(self._torch, parts)
@@ -93,16 +102,34 @@ class Data(Instrument):
         root.shape = list(tensors[0].shape)
         root.note(self._step, seen)
 
+    def _is_next(self, module: Any, tensors: list[Any]) -> bool:
+        """True for one of the first calls of a module in this step that was not seen yet.
+
+        More than the first: an episode that begins at the same place goes on elsewhere.
+        """
+        calls = self._done.setdefault(id(module), [])
+        if not tensors or len(calls) == CALLS or any(call() is tensors[0] for call in calls):
+            return False
+        calls.append(weakref.ref(tensors[0]))
+        return True
+
     def before_backward(self, loss: Any) -> None:
         self._closure |= self._updating
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = True
+        if not self._trains:  # until now each call of a module was a step
+            self._trains = True
+            self._roots.clear()
+            self._done = {}
 
     def after_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = False
 
     def disarm(self) -> None:
+        self.tell()
+
+    def tell(self) -> None:
         sink = self._tools.sink
         source = "an optimizer that calls a closure evaluates the same data again on purpose"
         batched = Evidence(

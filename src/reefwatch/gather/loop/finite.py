@@ -241,12 +241,15 @@ class Finite(Instrument):
             raise Breach(message)
 
     def disarm(self) -> None:
-        sink = self._tools.sink
         if self._flow is not None:
             self.close(-1)
         self._take(self._deferred.finish())
+        self.tell()
+
+    def tell(self) -> None:
         for series in self._series.values():
             self._send(series)
+        sink = self._tools.sink
         if self._seen:
             value = {"seen": self._seen, "backwards": self._backwards, "nonfinite": self._bad}
             sink.fact("loop.losses", Evidence("loop.losses", value, source="losses at backward"))

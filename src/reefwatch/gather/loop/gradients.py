@@ -398,6 +398,9 @@ class Gradients(Instrument):
         else:
             sink.fact("loop.cycles", Unknown(f"{updates} updates: two of one optimizer are needed"))
 
+    def tell(self) -> None:
+        self._write()
+
     def disarm(self) -> None:
         self._write()
 

@@ -151,6 +151,9 @@ class Phases(Instrument):
         if not call.module:
             self._end_call()
             return
+        if call.site.compiled:
+            # its forward runs inside an autograd.Function, where gradients are off in training too
+            return
         for arg in call.args:
             if type(arg) is self._kind:
                 root = self._modules.root(arg)
@@ -208,10 +211,13 @@ class Phases(Instrument):
         self._tools.sink.event("loop.phase", data, id=f"{phase} {root.name}")
 
     def disarm(self) -> None:
-        sink = self._tools.sink
         self._end_call()
         if len({id(r) for t in self._trained.values() for r in t.roots}) == 1:
             self._settle(None)
+        self.tell()
+
+    def tell(self) -> None:
+        sink = self._tools.sink
         if self._backwards:
             file, line = self._autocast_place
             calls: dict[str, Json] = {"calls": self._backwards, "in_autocast": self._in_autocast}
@@ -243,14 +249,13 @@ class Phases(Instrument):
     def _write_evaluation(self) -> None:
         sink = self._tools.sink
         every = self._windows >= 3 and self._windows_with > 0.9 * self._windows
-        if (
-            every and self._noisy_calls
-        ):  # a part of each step, such as labels made by the model itself
-            self._calls = self._noisy_calls = 0
-        if self._noisy_calls:
+        calls, noisy = self._calls, self._noisy_calls
+        if every and noisy:  # a part of each step, such as labels made by the model itself
+            calls = noisy = 0
+        if noisy:
             self._tell(self._noisy_root, "eval", True, self._noisy_place)
-        if self._calls:
-            value = {"calls": self._calls, "in_train_mode": self._noisy_calls}
+        if calls:
+            value = {"calls": calls, "in_train_mode": noisy}
             sink.fact("loop.evaluation", Evidence("loop.evaluation", value, source="ops"))
         else:
             sink.fact("loop.evaluation", Unknown("no evaluation was seen in the examined steps"))

@@ -137,6 +137,9 @@ class Scaler(Instrument):
         for deferred in (self._flags, self._scales):
             deferred._ready = deferred.finish()
         self._take()
+        self.tell()
+
+    def tell(self) -> None:
         if self._failed:
             return
         sink = self._tools.sink

@@ -252,5 +252,5 @@ def _root_input(frame: FrameType | None, torch: Any) -> tuple[str, int] | None:
     given = (*local.get("args", ()), *local.get("kwargs", {}).values())
     for value in given:
         if isinstance(value, torch.Tensor) and value.dim():
-            return type(local["self"]).__name__, int(value.shape[0])
+            return type(local["self"]).__name__, int(value.size(0))
     return None

@@ -124,7 +124,10 @@ class PrecisionAudit(Instrument):
         elif site.phase == "optimizer" and self._measured < 4:
             self.updates.count(call.name)
         if row.formula is not None:
-            row.flops += row.formula(call.args, out)
+            try:
+                row.flops += row.formula(call.args, out)
+            except RuntimeError:  # a nested tensor has no sizes
+                call.layer.locator.miss("the size of products of nested tensors")
         if row.makes:
             if self._holding and site.phase == "backward":
                 self._count_saved()

@@ -82,7 +82,7 @@ def finite_values(case: Case) -> Iterator[Finding]:
             continue
         if scaled and data["kind"] == "inf" and data.get("dtype") == "float16":
             continue
-        reached = "the loss" if data["where"] == "loss" else f"the gradient of {data['param']}"
+        reached = "the loss" if data["where"] == "loss" else f"the gradient of {data.get('param')}"
         yield Finding(
             f"{reached} of backward {data['number']} is {data['kind']}; {_origin(data)}",
             (Evidence("loop.nonfinite", data["kind"], source="outputs of ops"),),

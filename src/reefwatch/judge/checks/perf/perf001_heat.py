@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from reefwatch.core.check import check
 from reefwatch.core.claim import Tolerance
@@ -37,6 +38,17 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
     return (Coverage("busy samples with throttle reasons", heat["told"], heat["busy"]),)
 
 
+def _share(heat: Mapping[str, Any]) -> float:
+    return heat["hot"] / heat["told"] if heat["told"] else 0.0
+
+
+def _doubt(case: Case) -> str:
+    heat = case.value("perf.heat")
+    if _HOT.exceeded_by(_share(heat)) and heat["hot_clock"] is None:
+        return "the card told of heat, and its clock meanwhile is not known"
+    return ""
+
+
 _REASON = {"temperature: hotspot": 40}
 
 
@@ -57,6 +69,7 @@ _REASON = {"temperature: hotspot": 40}
         _heat(hottest=112.0, told=0),
     ),
     covers=_covers,
+    doubt=_doubt,
 )
 def heat(case: Case) -> Iterator[Finding]:
     """The GPU is not slowed down by heat.
@@ -71,10 +84,10 @@ def heat(case: Case) -> Iterator[Finding]:
     heat = case.value("perf.heat")
     evidence = (case.evidence("perf.heat"),)
     fix = "more air, a cleaner cooler, a steeper fan curve, or a lower power limit"
-    share = heat["hot"] / heat["told"] if heat["told"] else 0.0
-    if _HOT.exceeded_by(share) and heat["hot_clock"] < _CLOCK:
+    share, clock_then = _share(heat), heat["hot_clock"]
+    if _HOT.exceeded_by(share) and clock_then is not None and clock_then < _CLOCK:
         reasons = ", ".join(sorted(heat["reasons"]))
-        clock = f", at {heat['hot_clock']:.0%} of its clock"
+        clock = f", at {clock_then:.0%} of its clock"
         yield Finding(
             f"slowed down by heat in {share:.0%} of {heat['told']} busy samples{clock} ({reasons})",
             evidence,
