@@ -13,6 +13,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, Protocol
 
+from reefwatch.gather import key
 from reefwatch.gather.patches import Patches, getframe, observed, opaque
 
 TIMES = 3
@@ -78,8 +79,9 @@ class Moments:
         """
         core = self._torch._C
         on = core._len_torch_dispatch_stack() > 0
-        for key in ("Python", "PythonTLSSnapshot"):
-            core._dispatch_tls_set_dispatch_key_included(key, on)
+        for name in ("Python", "PythonTLSSnapshot"):
+            core._dispatch_tls_set_dispatch_key_included(name, on)
+        key.settle()
 
     def movable(self) -> bool:
         """True when the calling thread's mode stack may be changed here, for good.

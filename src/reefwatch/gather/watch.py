@@ -188,6 +188,7 @@ class Watch:
         self._options["patches"] = mine
         self._panel.arm(torch, self._tools)
         self._follow_children(mine)
+        self._follow_classes(mine)
         self._moments = Moments(torch, self)
         self._moments.install()
         patches.opaque(torch, *_ENTRIES)
@@ -244,6 +245,8 @@ class Watch:
     @moment("any")
     def compile_called(self) -> None:
         self._compiles += 1
+        if self._layer is not None:
+            self._layer.compiles(get_ident() == self._owner and self._movable())
         self._say("watch.compile", {"used": True, "calls": self._compiles})
 
     @moment("calling")
@@ -344,11 +347,12 @@ class Watch:
 
     def _sweep(self) -> None:
         """Take a mode of ours that another thread could not take off this one's stack."""
-        from reefwatch.gather import mode
+        from reefwatch.gather import key, mode
 
         self._stale.discard(get_ident())
         if self._moments is not None and self._moments.movable():
             mode.sweep(self._torch)
+            key.settle()
         if self._kind == "optimizer" and not self._overdue and self._calls is not None:
             self._calls.stop()
 
@@ -510,6 +514,13 @@ class Watch:
         wanting = [guard.name for guard in self._panel.guards if guard.instrument.wants_ops]
         if wanting:
             self._layer = OpLayer(self._tools(""), [_Listener(self)])
+
+    def _follow_classes(self, mine: patches.Patches) -> None:
+        from reefwatch.gather import key
+
+        found = key.find(self._torch, perf_counter)
+        if found is not None:
+            found.follow_classes(mine)
 
     def _follow_children(self, mine: patches.Patches) -> None:
         plan = self._options.get("spawned")
