@@ -2,13 +2,13 @@
 
 Each sample of each op runs twice plainly and once under the layer, from the same random state:
 forward and, where it is supported, backward with seeded cotangents; also under autocast, without
-gradients, in inference mode, and in place. Compared are values bit by bit, dtypes, shapes, strides, errors, and
-the random state afterwards. An op whose two plain runs differ (uninitialised memory) is left out
-and counted.
+gradients, in inference mode, and in place. Compared are values bit by bit, dtypes, shapes, strides,
+errors, and the random state afterwards. An op whose two plain runs differ (uninitialised memory) is
+left out and counted.
 
     python scripts/verify/loop_ops.py [--seconds 4] [--only NAME] [--mode] (needs expecttest)
 
-With `--mode` the layer is the dispatch mode that it is in programs that compile (docs/decisions/0004).
+With `--mode` the layer is a dispatch mode, as in programs that compile (docs/decisions/0004).
 """
 
 from __future__ import annotations

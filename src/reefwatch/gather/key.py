@@ -17,7 +17,8 @@ from reefwatch.gather.patches import Patches, get_ident, unseen
 
 KEY = "Fake"
 """Reserved for fake tensors made in C++, which torch 2.13 does not have yet."""
-_FRESH = ("detach", "alias", "lift_fresh", "set_.source_Storage")
+_SET = ("set_.source_Storage", "set_.source_Storage_storage_offset")
+_FRESH = ("detach", "alias", "lift_fresh", *_SET)
 """`Tensor._make_subclass`, `as_subclass` and constructors take what these give and make it another
 class, which fails for a tensor that Python has seen. They compute nothing, so they are not seen."""
 _EMPTY = "empty.memory_format"
@@ -121,7 +122,7 @@ class _Subclassed:
     def __get__(self, instance: Any, owner: type) -> Any:
         if owner is not self._tensor:
             self._key.subclassed(owner)
-        return super(self._tensor, owner).__init_subclass__  # type: ignore[misc]
+        return super(self._tensor, owner).__init_subclass__  # type: ignore[arg-type]
 
 
 def _is_users(kind: type) -> bool:

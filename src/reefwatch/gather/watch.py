@@ -210,6 +210,8 @@ class Watch:
         self._train()
         if self._glimpsing and self._movable():
             self._look_away()
+        if self._inside and self._layer.shy_backward and self._movable():
+            self._leave()
         if accumulates:
             self._backwards += 1
             self._cycles.backward()

@@ -61,10 +61,6 @@ class PrecisionAudit(Instrument):
     def on_optimizer(self, optimizer: Any) -> None:
         self._state.add_optimizer(optimizer)
 
-    def before_backward(self, loss: Any) -> None:
-        if self._layer is not None and self._layer.shy_backward:
-            self._layer.leave()
-
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         self._of += 1
 
