@@ -11,6 +11,7 @@ from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Fact
 from reefwatch.core.ports import Sink
 from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.key import shut
 from reefwatch.gather.patches import perf_counter
 
 
@@ -110,8 +111,10 @@ class Shield:
         self._contexts: tuple[Any, ...] = ()
         # These two take longer than all the rest; mostly there is no mode. A function mode would
         # also see the change of the grad mode.
-        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+        key = shut()
+        if key or core._len_torch_dispatch_stack() or core._len_torch_function_stack():
             self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
+            self._contexts += (key,) if key else ()
             for context in self._contexts:
                 context.__enter__()
         self._grad = self._torch.is_grad_enabled()

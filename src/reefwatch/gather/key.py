@@ -35,6 +35,7 @@ class Key:
         self.thread = 0
         self._torch = torch
         self._key = core._dispatch_key_parse(KEY)
+        self._this = core.DispatchKeySet(self._key)
         self._include = core._dispatch_tls_set_dispatch_key_included
         self._libraries: list[Any] = []
         self._handler = unseen(self._make_handler(torch, clock))
@@ -64,6 +65,10 @@ class Key:
         """Make the thread's key set agree with whether it is looked at."""
         self._include(self._key, self.layer is not None and self.thread == get_ident())
 
+    def shut(self) -> Any:
+        """A context without the key."""
+        return self._torch._C._ExcludeDispatchKeyGuard(self._this)
+
     def follow_classes(self, patches: Patches) -> None:
         """Learn of the first tensor subclass of the user's own when it is defined."""
         patches.put(self._torch.Tensor, "__init_subclass__", _Subclassed(self, self._torch.Tensor))
@@ -87,7 +92,7 @@ class Key:
     def _make_handler(self, torch: Any, clock: Callable[[], float]) -> Callable[..., Any]:
         core = torch._C
         without = core._ExcludeDispatchKeyGuard
-        this = core.DispatchKeySet(self._key)
+        this = self._this
         quiet = core.DisableTorchFunction
         excluded = core._dispatch_tls_is_dispatch_key_excluded
         python = core._dispatch_key_parse("Python")
@@ -156,6 +161,14 @@ def _is_free(torch: Any) -> bool:
         return bool(below) and not core._dispatch_has_backend_fallback(ours)
     except (AttributeError, RuntimeError, TypeError):
         return False
+
+
+def shut() -> Any:
+    """A context in which ops of the calling thread do not come here; None when none do anyway."""
+    for key in _keys:
+        if key.layer is not None:
+            return key.shut()
+    return None
 
 
 def settle() -> None:
