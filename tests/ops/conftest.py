@@ -52,6 +52,12 @@ def rigged(key):
     unfollow(made.tools)
 
 
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    """Another test may have compiled something in this process."""
+    monkeypatch.setattr("reefwatch.gather.ops.is_compiled", lambda torch: False)
+
+
 @pytest.fixture(params=["key", "mode"])
 def rig(request):
     """The layer on a dispatch key, and as a dispatch mode."""

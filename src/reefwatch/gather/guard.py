@@ -56,7 +56,6 @@ class Guard:
         """True while a step is open for this instrument."""
         self.step = 0
         self._sink = sink
-        self._on_op = instrument.on_op
 
     def heeds(self, moment: str) -> bool:
         """True when the instrument does anything at this moment."""
@@ -74,17 +73,6 @@ class Guard:
         except Exception as error:
             self.fail(moment, error)
             return None
-        finally:
-            self.seconds += perf_counter() - start
-
-    def on_op(self, call: Any) -> None:
-        start = perf_counter()
-        try:
-            self._on_op(call)
-        except Breach:
-            raise
-        except Exception as error:
-            self.fail("on_op", error)
         finally:
             self.seconds += perf_counter() - start
 
@@ -142,6 +130,8 @@ class Panel:
     def __init__(self, instruments: list[Instrument], sink: Sink) -> None:
         self.guards = [Guard(instrument, sink) for instrument in instruments]
         self._heeding: dict[str, list[_Heeding]] = {}
+        self._hearing: dict[tuple[int, str], list[_Heeding]] = {}
+        """Who hears an op of a phase, in the step that is open."""
         self._torch: Any = None
 
     def arm(self, torch: Any, tools: Callable[[str], Tools]) -> None:
@@ -187,6 +177,7 @@ class Panel:
     def open(self, step: int, turn: int) -> None:
         """Begin an examined step for those whose turn it is."""
         with Shield(self._torch):
+            self._hearing.clear()
             for guard in self.guards:
                 guard.step = step
                 guard.looking = guard.on and turn % guard.instrument.every == 0
@@ -196,6 +187,7 @@ class Panel:
     def glimpse(self, step: int) -> bool:
         """Let those that want it look at what follows. True when there are any."""
         wanting = [g for g in self.guards if g.on and g.instrument.wants_glimpse()]
+        self._hearing.clear()
         for guard in wanting:
             guard.step, guard.looking = step, True
             guard.call("glimpse", step)
@@ -210,19 +202,32 @@ class Panel:
         return any(learned)
 
     def on_op(self, call: Any) -> None:
-        """One op, for those that look."""
+        """One op, for those that look and want to hear of it."""
+        hearing = self._hearing.get((id(call.func), call.site.phase))
+        if hearing is None:
+            hearing = self._hear(call)
+        if not hearing:
+            return
+        for arg in call.args:
+            if isinstance(arg, self._tensor) and self._is_wrapped(arg):
+                hearing = [(g, act) for g, act in hearing if g.instrument.wrapped]
+                break
         if self._seen():
             with Shield(self._torch, grad=True):
-                self._tell(call)
+                self._each(hearing, "on_op", (call,))
         else:
-            self._tell(call)
+            self._each(hearing, "on_op", (call,))
 
-    def _tell(self, call: Any) -> None:
-        wrapped = any(isinstance(a, self._tensor) and self._is_wrapped(a) for a in call.args)
-        for guard in self.guards:
-            instrument = guard.instrument
-            if guard.looking and instrument.wants_ops and (instrument.wrapped or not wrapped):
-                guard.on_op(call)
+    def _hear(self, call: Any) -> list[_Heeding]:
+        func, name, phase = call.func, call.name, call.site.phase
+        hearing = self._hearing[id(func), phase] = [
+            (guard, guard.instrument.on_op)
+            for guard in self.guards
+            if guard.looking
+            and guard.instrument.wants_ops
+            and guard.instrument.hears(func, name, phase)
+        ]
+        return hearing
 
     def _seen(self) -> bool:
         """True when a mode or profiler of the user's is on; ours is off while an op is told."""

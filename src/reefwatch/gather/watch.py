@@ -640,10 +640,7 @@ class _Listener(Instrument):
     wants_ops = True
 
     def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def on_op(self, call: Any) -> None:
-        self._watch.on_op(call)
+        self.on_op = watch.on_op  # type: ignore[method-assign]
 
 
 _ENTRIES: tuple[Any, ...] = (Watch._torch_ready,)

@@ -145,9 +145,10 @@ class Phases(Instrument):
             self._trained[key] = _Trained(self._modules, optimizer)
         return True
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase not in ("backward", "optimizer")
+
     def on_op(self, call: Any) -> None:
-        if call.phase in ("backward", "optimizer"):
-            return
         if not call.module:
             self._end_call()
             return

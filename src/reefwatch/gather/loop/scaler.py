@@ -63,6 +63,9 @@ class Scaler(Instrument):
 
         return careful
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase != "backward"  # which has the state of its forward
+
     def on_op(self, call: Any) -> None:
         if call.autocast != "off":
             self._dtypes.add(call.autocast)
