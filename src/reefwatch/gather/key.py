@@ -38,10 +38,8 @@ class Key:
         self._this = core.DispatchKeySet(self._key)
         self._include = core._dispatch_tls_set_dispatch_key_included
         self._libraries: list[Any] = []
-        self._handler = unseen(self._make_handler(torch, clock))
-        self._code = self._handler.__code__
         library = torch.library.Library("_", "IMPL")
-        library.fallback(self._handler, KEY)
+        library.fallback(self._make_handler(torch, clock), KEY)
         self._libraries.append(library)
         self._overlook(*_FRESH)
         if any(_is_users(kind) for kind in torch.Tensor.__subclasses__()):
@@ -101,19 +99,25 @@ class Key:
         def handler(func: Any, /, *args: Any, **kwargs: Any) -> Any:
             layer = self.layer
             with without(this):
-                if func.namespace in ("aten", "prims"):
+                if func._namespace in ("aten", "prims"):
                     with quiet():  # the user's function modes have had their say above
                         out = func._op(*args, **kwargs)
-                else:
-                    out = func._op(*args, **kwargs)
-                if layer is None or excluded(python) or compiling() is not None:
-                    return out  # where Python is shut out, torch makes and fakes tensors
-                began = clock()
-                with quiet():
-                    layer.observe(func, args, kwargs, out, caller(self._code))
-                layer.seconds += clock() - began
+                        # where Python is shut out, torch makes and fakes tensors
+                        if layer is not None and not excluded(python) and compiling() is None:
+                            began = clock()
+                            layer.observe(func, args, kwargs, out, caller(code))
+                            layer.seconds += clock() - began
+                        return out
+                out = func._op(*args, **kwargs)
+                if layer is not None and not excluded(python) and compiling() is None:
+                    began = clock()
+                    with quiet():
+                        layer.observe(func, args, kwargs, out, caller(code))
+                    layer.seconds += clock() - began
                 return out
 
+        unseen(handler)
+        code = handler.__code__
         return handler
 
 

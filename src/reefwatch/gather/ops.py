@@ -208,51 +208,40 @@ class OpLayer:
             self.locator.miss(OTHER_THREADS)
             return
         self.telling = True
+        call = self._call
         try:
-            self._observe(func, args, kwargs, out, frame, mine)
-        finally:
-            self.telling = False
-
-    def _observe(
-        self,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        frame: FrameType | None,
-        mine: bool,
-    ) -> None:
-        locator = self.locator
-        try:
+            locator = self.locator
             known = locator.ops.get(id(func)) or locator.learn(func)
             site = locator.locate(frame, out, known)
+            self.ops += 1
+            if locator.shy and known.node in SHY_FORWARD and not self._shy:
+                self._shy = True
+                locator.miss(f"later steps: {known.name} runs otherwise when looked at")
+            if not mine:
+                call = OpCall()
+                call.layer, call.step = self, self._step
+            call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
+            call.name, call.site = known.name, site
+            call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
+            self._tell(call)
+        except Breach:
+            raise
         except Exception as error:
             for listener in self._listeners:
                 self.drop(listener, error)
-            return
-        self.ops += 1
-        if known.node in SHY_FORWARD and locator.shy and not self._shy:
-            self._shy = True
-            locator.miss(f"later steps: {known.name} runs otherwise when looked at")
-        call = self._call
-        if not mine:
-            call = OpCall()
-            call.layer, call.step = self, self._step
-        call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
-        call.name = known.name
-        call.site = site
-        call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
-        try:
-            for listener in self._listeners:
-                try:
-                    listener.on_op(call)
-                except Breach:
-                    raise
-                except Exception as error:
-                    self.drop(listener, error)
         finally:
             # a reference kept here would change the use counts that autograd looks at
             call.args = call.kwargs = call.out = None  # type: ignore[assignment]
+            self.telling = False
+
+    def _tell(self, call: OpCall) -> None:
+        for listener in self._listeners:
+            try:
+                listener.on_op(call)
+            except Breach:
+                raise
+            except Exception as error:
+                self.drop(listener, error)
 
 
 _LAYERS: weakref.WeakSet[OpLayer] = weakref.WeakSet()
