@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 
 from reefwatch.gather.budget import PLAIN_AT, PLAIN_EVERY, SETTLE, TIMED_PART, Scheduler
 
@@ -64,11 +65,11 @@ def test_what_the_first_steps_cost_is_put_right_when_a_plain_step_was_timed():
         assert scheduler.examine(step)
         setup = 7.0 if step == 0 else 0.0  # what else the program did is not ours
         scheduler.step(0.10 + 0.05 + setup, True, 0.02, 0.0, True)
-    assert round(scheduler.exam_spent, 9) == 0.02 * PLAIN_AT
+    assert scheduler.exam_spent == approx(0.02 * PLAIN_AT)
     scheduler.step(0.10, False, 0.0, 0.0, False)
-    assert round(scheduler.exam_spent, 9) == 0.05 * PLAIN_AT
+    assert scheduler.exam_spent == approx(0.05 * PLAIN_AT)
     scheduler.step(0.15, True, 0.02, 0.0, True)
-    assert round(scheduler.exam_spent, 9) == 0.05 * (PLAIN_AT + 1)
+    assert scheduler.exam_spent == approx(0.05 * (PLAIN_AT + 1))
 
 
 def test_the_exam_ends_with_its_allowance():
