@@ -208,6 +208,15 @@ class ModuleCalls:
             self.on = kind or self._module
             self._patches.observe(self.on, "__call__", self._called)
 
+    def narrow(self, root: Any, compiled: bool) -> bool:
+        """Look at calls of the root's own type only; False when that cannot be."""
+        kind = type(root)
+        if kind is type(None) or kind.__module__.partition(".")[0] == "torch" or compiled:
+            self.stop()
+            return False
+        self.watch(kind)
+        return True
+
     def stop(self) -> None:
         self._patches.restore()
         self.on = None

@@ -16,7 +16,7 @@ from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.key import Key, find, is_compiled
 from reefwatch.gather.locate import SHY_FORWARD, Locator
 from reefwatch.gather.mode import Mode
-from reefwatch.gather.patches import get_ident
+from reefwatch.gather.patches import Patches, get_ident
 from reefwatch.gather.regions import follow
 
 OTHER_THREADS = "what other threads run"
@@ -158,6 +158,11 @@ class OpLayer:
             self.locator.shy = True
             self._mode.enter(self)
             self._eye = self._mode
+
+    def follow_classes(self, patches: Patches) -> None:
+        """Learn of tensor subclasses that the program defines."""
+        if self._key is not None:
+            self._key.follow_classes(patches)
 
     def compiles(self, movable: bool) -> None:
         """Something is handed to torch.compile: its guards would see the key, but not the mode.
