@@ -58,7 +58,7 @@ _TF32 = _FLAGS | {"matmul.allow_tf32": True}
     ),
 )
 def full_precision(case: Case) -> Iterator[Finding]:
-    """No matmul or convolution runs in less than the claimed full precision.
+    """Full precision: no product runs in fewer bits than claimed.
 
     Low-precision operands are seen at dispatch. TF32 is not a dtype: the operands stay fp32 and a
     flag lets the card round them; that the flag is on is told as a weaker finding, on NVIDIA only.
