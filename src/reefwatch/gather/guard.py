@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -81,6 +82,8 @@ class Guard:
         self.on = self.looking = False
         value = describe(error, moment, self.step)
         self._sink.fact(f"errored.{self.name}", Evidence(f"errored.{self.name}", value))
+        with contextlib.suppress(Exception):  # the first failure is the one that is told
+            self.instrument.release()
 
 
 class Shield:

@@ -96,3 +96,6 @@ class Instrument:
 
     def disarm(self) -> None:
         """The run is over: write totals and facts, put everything back."""
+
+    def release(self) -> None:
+        """It has failed and is off: put back what it patched, let go of what it holds."""

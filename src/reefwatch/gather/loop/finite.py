@@ -244,6 +244,10 @@ class Finite(Instrument):
         if message:
             raise Breach(message)
 
+    def release(self) -> None:
+        self._flow = None
+        self._starts = []
+
     def disarm(self) -> None:
         sink = self._tools.sink
         if self._flow is not None:

@@ -129,6 +129,9 @@ class Scaler(Instrument):
         if self._used:
             self._take()
 
+    def release(self) -> None:
+        self._patches.restore()
+
     def disarm(self) -> None:
         self._patches.restore()
         scaler = self._last() if self._last is not None else None

@@ -93,6 +93,9 @@ class Memory(Instrument):
             self._look(None)
         self._next = tools.clock() + INTERVAL
 
+    def release(self) -> None:
+        self._born.clear()
+
     def disarm(self) -> None:
         tools, self._tools = self._tools, None
         self._born.clear()

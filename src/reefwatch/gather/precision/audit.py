@@ -278,6 +278,11 @@ class PrecisionAudit(Instrument):
             self._write()
         return new
 
+    def release(self) -> None:
+        self._kept.clear()
+        self._pending.clear()
+        self._weights_cast.clear()
+
     def disarm(self) -> None:
         self._write()
         unfollow(self._tools)
