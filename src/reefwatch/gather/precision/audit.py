@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from reefwatch.core.dtypes import FLOATS, HIGH
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
-from reefwatch.gather.dtypes import FLOATS, short
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.ops import OTHER_THREADS
 from reefwatch.gather.precision.arithmetic import kind_of
-from reefwatch.gather.precision.cause import HIGH, Policy, of_cast, of_op
+from reefwatch.gather.precision.cause import Policy, of_cast, of_op
 from reefwatch.gather.precision.claim import claim_of
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.saved import Kept

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import HIGH
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
 from reefwatch.judge.precision_claims import (
-    HIGH,
     PARAMS,
     PURE,
     claimed,

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence, Grade
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import FULL, LOW, claimed, compute_rows, covers, promise
+from reefwatch.judge.precision_claims import (
+    FULL,
+    claimed,
+    compute_rows,
+    covers,
+    promise,
+)
 
 _ROW: dict[str, Any] = {
     "op": "aten.mm.default",
