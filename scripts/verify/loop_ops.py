@@ -1,12 +1,14 @@
 """Does the op layer change the bits of any op? Sweeps torch's own op database on the CPU.
 
 Each sample of each op runs twice plainly and once under the layer, from the same random state:
-forward and, where it is supported, backward with seeded cotangents; also without gradients, in
-inference mode, and in place. Compared are values bit by bit, dtypes, shapes, strides, errors, and
-the random state afterwards. An op whose two plain runs differ (uninitialised memory) is left out
-and counted.
+forward and, where it is supported, backward with seeded cotangents; also under autocast, without
+gradients, in inference mode, and in place. Compared are values bit by bit, dtypes, shapes, strides,
+errors, and the random state afterwards. An op whose two plain runs differ (uninitialised memory) is
+left out and counted.
 
-    python scripts/verify/loop_ops.py [--seconds 4] [--only NAME] (needs expecttest)
+    python scripts/verify/loop_ops.py [--seconds 4] [--only NAME] [--mode] (needs expecttest)
+
+With `--mode` the layer is a dispatch mode, as in programs that compile (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def once(op: Any, sample: Any, mode: str) -> Run:
         if mode == "inplace":
             with torch.no_grad():
                 return tree_flatten(op.inplace_variant(base, *args, **kwargs))[0]
-        outs = tree_flatten(op(base, *args, **kwargs))[0]
+        with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+            outs = tree_flatten(op(base, *args, **kwargs))[0]
         leaves = [
             t
             for t in tree_flatten((base, args, kwargs))[0]
@@ -104,6 +107,8 @@ def modes(op: Any, dtype: torch.dtype) -> list[tuple[str, bool]]:
     found = [("no_grad", False), ("inference", False)]
     if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
         found.insert(0, ("backward", True))
+        if dtype is torch.float32:
+            found.append(("autocast", True))
     if op.inplace_variant is not None:
         found.append(("inplace", False))
     return found
@@ -122,7 +127,7 @@ def repeatable(run: Run, first: Any) -> bool:
 Swept = tuple[Counter[str], dict[str, set[str]], dict[str, str]]
 
 
-def sweep(seconds: float, only: str, listener: bool) -> Swept:
+def sweep(seconds: float, only: str, listener: bool, key: bool) -> Swept:
     """(counts, modes in which each op differs, what the audit failed on)."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -152,9 +157,9 @@ def sweep(seconds: float, only: str, listener: bool) -> Swept:
                         if told(run) != plain:
                             counts["not repeatable"] += 1
                             continue
-                        # a layer of its own for each sample: one that met an op of decision 0004
-                        # examines no more, and what is not examined cannot differ
-                        layer = OpLayer(tools, listeners)
+                        # a layer of its own for each sample: as a mode, one that met an op of
+                        # decision 0004 examines no more, and what is not examined cannot differ
+                        layer = OpLayer(tools, listeners, key=key)
                         layer.enter(0)
                         try:
                             watched = told(run)
@@ -184,11 +189,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="at most, per op, dtype, mode")
     parser.add_argument("--only", default="", help="one op by name")
     parser.add_argument("--bare", action="store_true", help="without the audit listening")
+    parser.add_argument("--mode", action="store_true", help="as where programs compile")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    counts, differ, failed = sweep(asked.seconds, asked.only, not asked.bare)
-    print(f"torch {torch.__version__}, CPU, float32 and bfloat16.\n")
+    counts, differ, failed = sweep(asked.seconds, asked.only, not asked.bare, not asked.mode)
+    layer = "a dispatch mode" if asked.mode else "a dispatch key"
+    print(f"torch {torch.__version__}, CPU, float32 and bfloat16; the layer is {layer}.\n")
     print("| what | count |\n| --- | ---: |")
     for what, count in counts.items():
         print(f"| {what} | {count} |")

@@ -31,11 +31,11 @@ class Listener(Instrument):
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self, key=True):
         self.memory = Memory()
         self.tools = Tools(torch, self.memory, time.perf_counter, None, {})
         self.listener = Listener()
-        self.layer = OpLayer(self.tools, [self.listener])
+        self.layer = OpLayer(self.tools, [self.listener], key=key)
 
     def __enter__(self):
         self.layer.enter(0)
@@ -45,9 +45,30 @@ class Rig:
         self.layer.leave()
 
 
-@pytest.fixture
-def rig():
-    made = Rig()
+def rigged(key):
+    made = Rig(key)
     yield made
     made.layer.leave()
     unfollow(made.tools)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    """Another test may have compiled something in this process."""
+    monkeypatch.setattr("reefwatch.gather.ops.is_compiled", lambda torch: False)
+
+
+@pytest.fixture(params=["key", "mode"])
+def rig(request):
+    """The layer on a dispatch key, and as a dispatch mode."""
+    yield from rigged(request.param == "key")
+
+
+@pytest.fixture
+def mode_rig():
+    yield from rigged(False)
+
+
+@pytest.fixture
+def key_rig():
+    yield from rigged(True)

@@ -30,11 +30,11 @@ def stack():
     return [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
 
 
-def test_lies_at_the_bottom_and_leaves_the_others_in_order(rig):
+def test_lies_at_the_bottom_and_leaves_the_others_in_order(mode_rig):
     with Spy(), FakeOther():
-        rig.layer.enter(0)
+        mode_rig.layer.enter(0)
         assert stack() == ["ReefwatchOps", "Spy", "FakeOther"]
-        rig.layer.leave()
+        mode_rig.layer.leave()
         assert stack() == ["Spy", "FakeOther"]
     assert stack() == []
 
@@ -43,24 +43,24 @@ class FakeOther(Spy):
     pass
 
 
-def test_a_mode_left_after_the_layer_came_is_the_users_own(rig):
+def test_a_mode_left_after_the_layer_came_is_the_users_own(mode_rig):
     spy = Spy()
     with spy:
-        rig.layer.enter(0)
+        mode_rig.layer.enter(0)
         torch.ones(2) + 1
     assert stack() == ["ReefwatchOps"]
-    rig.layer.leave()
+    mode_rig.layer.leave()
     assert stack() == []
     assert spy.seen == ["aten.ones.default", "aten.add.Tensor"]
-    assert rig.listener.names() == spy.seen
+    assert mode_rig.listener.names() == spy.seen
 
 
-def test_leaving_twice_and_entering_twice_is_harmless(rig):
-    rig.layer.enter(0)
-    rig.layer.enter(1)
+def test_leaving_twice_and_entering_twice_is_harmless(mode_rig):
+    mode_rig.layer.enter(0)
+    mode_rig.layer.enter(1)
     assert stack() == ["ReefwatchOps"]
-    rig.layer.leave()
-    rig.layer.leave()
+    mode_rig.layer.leave()
+    mode_rig.layer.leave()
     assert stack() == []
 
 
@@ -104,7 +104,7 @@ def test_names_of_a_second_root_begin_with_its_class(rig):
     one, two = torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.nn.Sequential(torch.nn.ReLU())
     with rig as listener:
         two(one(torch.ones(1, 2)))
-    assert [c["module"] for c in listener.calls][-3:] == ["0", "Sequential.0", "Sequential.0"]
+    assert list(dict.fromkeys(c["module"] for c in listener.calls)) == ["", "0", "Sequential.0"]
 
 
 def test_recomputed_forward_is_charged_to_its_module(rig):
@@ -223,20 +223,20 @@ def test_another_thread_is_not_told(rig):
     assert listener.calls == []
 
 
-def test_left_from_another_thread_it_says_nothing_more(rig):
-    rig.layer.enter(0)
-    worker = threading.Thread(target=rig.layer.leave)
+def test_left_from_another_thread_it_says_nothing_more(mode_rig):
+    mode_rig.layer.enter(0)
+    worker = threading.Thread(target=mode_rig.layer.leave)
     worker.start()
     worker.join()
     torch.ones(2)
-    assert rig.listener.calls == []
+    assert mode_rig.listener.calls == []
     torch.utils._python_dispatch._pop_mode()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_is_not_examined(rig):
-    with rig:
+def test_a_forked_child_is_not_examined(mode_rig):
+    with mode_rig:
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
@@ -256,7 +256,8 @@ def test_higher_order_operators_run(rig):
     with rig:
         watched = out_dtype(torch.ops.aten.mm.default, torch.int32, x, x)
     assert torch.equal(plain, watched)
-    assert any("higher-order" in reason for reason in rig.layer.unseen)
+    inside = any("mm" in name for name in rig.listener.names())
+    assert inside or any("higher-order" in reason for reason in rig.layer.unseen)
 
 
 def test_torch_func_gives_the_same(rig):

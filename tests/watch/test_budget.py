@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import approx
 
 from reefwatch.gather.budget import PLAIN_AT, PLAIN_EVERY, SETTLE, TIMED_PART, Scheduler
 
@@ -54,6 +55,21 @@ def test_the_exam_ends_when_nothing_new_was_learned():
     assert len([n for n in looked if n >= 5]) == SETTLE
     assert all(n % PLAIN_EVERY != PLAIN_AT for n in looked)
     assert not any(run.examined[looked[-1] + 1 :])
+
+
+def test_what_the_first_steps_cost_is_put_right_when_a_plain_step_was_timed():
+    """The layer's clock does not see what it takes to reach it: here, 0.03 s of 0.05 a step."""
+    clock = Clock()
+    scheduler = Scheduler(1e9, 0.0, clock)
+    for step in range(PLAIN_AT):
+        assert scheduler.examine(step)
+        setup = 7.0 if step == 0 else 0.0  # what else the program did is not ours
+        scheduler.step(0.10 + 0.05 + setup, True, 0.02, 0.0, True)
+    assert scheduler.exam_spent == approx(0.02 * PLAIN_AT)
+    scheduler.step(0.10, False, 0.0, 0.0, False)
+    assert scheduler.exam_spent == approx(0.05 * PLAIN_AT)
+    scheduler.step(0.15, True, 0.02, 0.0, True)
+    assert scheduler.exam_spent == approx(0.05 * (PLAIN_AT + 1))
 
 
 def test_the_exam_ends_with_its_allowance():

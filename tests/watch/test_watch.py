@@ -191,6 +191,7 @@ def test_a_failing_instrument_is_turned_off_and_the_run_goes_on(watching, moment
         raise RuntimeError("broken inside")
 
     setattr(Bad, moment, fail)
+    Bad.release = lambda self: self.rows.append("released")
     bad, good = Bad(), Diary()
     watch, sink = watching(bad, good)
     train(6)
@@ -198,7 +199,7 @@ def test_a_failing_instrument_is_turned_off_and_the_run_goes_on(watching, moment
     error = sink.value("errored.bad")
     assert error["error"] == "RuntimeError: broken inside"
     assert error["where"].startswith(f"{moment}, test_watch.py:")
-    assert bad.rows.count("failed") == 1 and bad.rows[-1] == "failed"
+    assert bad.rows.count("failed") == 1 and bad.rows[-2:] == ["failed", "released"]
     assert good.rows.count("update") == 6 and good.rows[-1] == "disarm"
     assert sink.value("run.steps")["count"] == 6
 

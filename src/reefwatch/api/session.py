@@ -129,7 +129,7 @@ class Session:
         """Record facts besides those of the instruments. What fails is told, never raised."""
         if self._sink is None:
             return
-        with self._own_path(), self.guarded(what):
+        with self.ways.own(), self.guarded(what):
             for name, fact in facts().items():
                 self._sink.fact(name, fact)
 
@@ -219,7 +219,7 @@ class Session:
         """Keep the script's traceback beside the record, and tell in a line what it is."""
         from reefwatch.api import triage
 
-        with self._own_path(), self.guarded("triage"):
+        with self.ways.own(), self.guarded("triage"):
             file = None if self.folder is None else self.folder / f"rank{self.launch.rank}.error"
             text = triage.death(exception, trace, os.environ)
             triage.after_death(text, file, tell if self.launch.rank == 0 else None)

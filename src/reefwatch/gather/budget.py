@@ -57,6 +57,8 @@ class Scheduler:
         self._settled = 0
         self._plain: deque[float] = deque(maxlen=RECENT)
         self._costs: deque[float] = deque(maxlen=RECENT)
+        self._early: list[tuple[float, float]] = []
+        """(seconds, layer) of examined steps from before a plain one was timed."""
 
     def examine(self, step: int) -> bool:
         """True when `step`, which begins now, is to be examined."""
@@ -110,8 +112,11 @@ class Scheduler:
             cost += self._layer_cost(seconds, layer)
             self._costs.append(cost)
             self._cost_now = _median(self._costs) or 0.0
+            if not self._plain:
+                self._early.append((seconds, layer))
         else:
             self._plain.append(seconds)
+            self.exam_spent += self._belated()
             self._stale |= not self.ended or not self.steady_steps & 7  # a median takes a while
             (self._looks if self.looking else self._passes).append(fixed)
         if self.ended:
@@ -146,6 +151,7 @@ class Scheduler:
             self.ended = ""
         self._plain.clear()
         self._costs.clear()
+        self._early.clear()
         self._plain_now, self._cost_now = None, 0.0
 
     def left(self) -> float:
@@ -190,6 +196,21 @@ class Scheduler:
         if plain is None:
             return layer
         return max(layer, min(seconds - plain, DISTRUST * layer))
+
+    def _belated(self) -> float:
+        """What the first examined steps cost beyond the layer's own time, now that this is known.
+
+        The first of all holds the program's setup too: it is taken to have cost as the others did.
+        """
+        if not self._early:
+            return 0.0
+        early, self._early = self._early, []
+        missed = [self._layer_cost(seconds, layer) - layer for seconds, layer in early[1:]]
+        spent = sum(layer for _, layer in early[1:])
+        factor = sum(missed) / spent if spent else 0.0
+        self._costs = deque((c * (1 + factor) for c in self._costs), maxlen=RECENT)
+        self._cost_now = _median(self._costs) or 0.0
+        return sum(missed) + factor * early[0][1]
 
     def _end(self, why: str) -> None:
         self.ended = why

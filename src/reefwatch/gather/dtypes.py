@@ -1,4 +1,4 @@
-"""Dtype names of the record."""
+"""From torch's dtypes to the names of the record."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ _SHORT = {
     "complex64": "c64",
     "complex128": "c128",
 }
-FLOATS = ("f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2")
-LOW = ("bf16", "f16", "f8e4m3", "f8e5m2")
 
 
 def short(dtype: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import traceback
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Fact
 from reefwatch.core.ports import Sink
 from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.key import shut
 from reefwatch.gather.patches import perf_counter
 
 _getsignal, _SIGNALS = signal.getsignal, signal.valid_signals()  # kept: the program may mock them
@@ -72,7 +74,6 @@ class Guard:
         """True while a step is open for this instrument."""
         self.step = 0
         self._sink = sink
-        self._on_op = instrument.on_op
 
     def heeds(self, moment: str) -> bool:
         """True when the instrument does anything at this moment."""
@@ -95,24 +96,13 @@ class Guard:
         finally:
             self.seconds += perf_counter() - start
 
-    def on_op(self, call: Any) -> None:
-        start = perf_counter()
-        try:
-            self._on_op(call)
-        except Breach:
-            raise
-        except Exception as error:
-            if of_the_program(error):
-                raise
-            self.fail("on_op", error)
-        finally:
-            self.seconds += perf_counter() - start
-
     def fail(self, moment: str, error: Exception) -> None:
         """Turn the instrument off and say so."""
         self.on = self.looking = False
         value = describe(error, moment, self.step)
         self._sink.fact(f"errored.{self.name}", Evidence(f"errored.{self.name}", value))
+        with contextlib.suppress(Exception):  # the first failure is the one that is told
+            self.instrument.release()
 
 
 class Shield:
@@ -134,8 +124,10 @@ class Shield:
         try:
             # These two take longer than all the rest; mostly there is no mode. A function mode
             # would also see the change of the grad mode.
-            if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+            key = shut()
+            if key or core._len_torch_dispatch_stack() or core._len_torch_function_stack():
                 self._contexts = core.DisableTorchFunction(), core._DisableTorchDispatch()
+                self._contexts += (key,) if key else ()
                 for context in self._contexts:
                     context.__enter__()
             core._set_grad_enabled(self._keep and self._grad)
@@ -175,6 +167,8 @@ class Panel:
     def __init__(self, instruments: list[Instrument], sink: Sink) -> None:
         self.guards = [Guard(instrument, sink) for instrument in instruments]
         self._heeding: dict[str, list[_Heeding]] = {}
+        self._hearing: dict[tuple[int, str], list[_Heeding]] = {}
+        """Who hears an op of a phase, in the step that is open."""
         self._torch: Any = None
 
     def arm(self, torch: Any, tools: Callable[[str], Tools]) -> None:
@@ -222,6 +216,7 @@ class Panel:
     def open(self, step: int, turn: int) -> None:
         """Begin an examined step for those whose turn it is."""
         with Shield(self._torch):
+            self._hearing.clear()
             for guard in self.guards:
                 guard.step = step
                 guard.looking = guard.on and turn % guard.instrument.every == 0
@@ -231,6 +226,7 @@ class Panel:
     def glimpse(self, step: int) -> bool:
         """Let those that want it look at what follows. True when there are any."""
         wanting = [g for g in self.guards if g.on and g.instrument.wants_glimpse()]
+        self._hearing.clear()
         for guard in wanting:
             guard.step, guard.looking = step, True
             guard.call("glimpse", step)
@@ -245,19 +241,32 @@ class Panel:
         return any(learned)
 
     def on_op(self, call: Any) -> None:
-        """One op, for those that look."""
+        """One op, for those that look and want to hear of it."""
+        hearing = self._hearing.get((id(call.func), call.site.phase))
+        if hearing is None:
+            hearing = self._hear(call)
+        if not hearing:
+            return
+        for arg in call.args:
+            if isinstance(arg, self._tensor) and self._is_wrapped(arg):
+                hearing = [(g, act) for g, act in hearing if g.instrument.wrapped]
+                break
         if self._seen():
             with Shield(self._torch, grad=True):
-                self._tell(call)
+                self._each(hearing, "on_op", (call,))
         else:
-            self._tell(call)
+            self._each(hearing, "on_op", (call,))
 
-    def _tell(self, call: Any) -> None:
-        wrapped = any(isinstance(a, self._tensor) and self._is_wrapped(a) for a in call.args)
-        for guard in self.guards:
-            instrument = guard.instrument
-            if guard.looking and instrument.wants_ops and (instrument.wrapped or not wrapped):
-                guard.on_op(call)
+    def _hear(self, call: Any) -> list[_Heeding]:
+        func, name, phase = call.func, call.name, call.site.phase
+        hearing = self._hearing[id(func), phase] = [
+            (guard, guard.instrument.on_op)
+            for guard in self.guards
+            if guard.looking
+            and guard.instrument.wants_ops
+            and guard.instrument.hears(func, name, phase)
+        ]
+        return hearing
 
     def _seen(self) -> bool:
         """True when a mode or profiler of the user's is on; ours is off while an op is told."""

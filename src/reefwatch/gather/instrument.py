@@ -72,6 +72,10 @@ class Instrument:
         Asked of those that want it, at most some ten times in a run.
         """
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        """True when this op matters to it in this phase. Asked once per step of each such pair."""
+        return True
+
     def on_op(self, call: Any) -> None:
         """One dispatched op of an examined step: a gather.ops.OpCall."""
 
@@ -98,3 +102,6 @@ class Instrument:
 
     def disarm(self) -> None:
         """The run is over: write totals and facts, put everything back."""
+
+    def release(self) -> None:
+        """It has failed and is off: put back what it patched, let go of what it holds."""

@@ -40,8 +40,8 @@ _PRODUCTS = frozenset(
 )
 
 
-# Under any dispatch mode torch takes another path, with other last bits, in the backward of the
-# first and in the no-grad form of the second (scripts/verify/loop_ops.py, docs/decisions/0004).
+# Under a dispatch mode torch takes another path, with other last bits, in the backward of the first
+# and in the no-grad form of the second (scripts/verify/loop_ops.py, docs/decisions/0004).
 _SHY_BACKWARD = frozenset(("Prod", "Ormqr", "LinalgEig", "LinalgLstsq"))
 SHY_FORWARD = frozenset(("LinalgSvd", "LinalgEigh", "LinalgLstsq"))
 
@@ -55,6 +55,8 @@ class Locator:
         self.modules = Modules()
         self.unseen: dict[str, int] = {}
         """What ran where nobody could look, with how often it was met."""
+        self.shy = False
+        """True when a dispatch mode is the eye, before which some ops run otherwise."""
         self.shy_backward = False
         """True when the backward of this step has to run without the layer."""
         self.ops: dict[int, Op] = {}
@@ -153,7 +155,7 @@ class Locator:
             for number in range(self._sequence, sequence - 1):
                 self._forward[number] = between
             self._forward[sequence - 1] = site
-            if op.node in _SHY_BACKWARD:
+            if self.shy and op.node in _SHY_BACKWARD:
                 self.shy_backward = True
                 self.miss(f"the backward of {op.name}, which runs otherwise when looked at")
             if op.node in _PRODUCTS:

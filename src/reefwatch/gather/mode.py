@@ -1,4 +1,7 @@
-"""The dispatch mode itself: a class that exists only once torch does."""
+"""The op layer as a dispatch mode: where key.py cannot be used, as with compiled code.
+
+What a mode changes in the run is told in docs/decisions/0004.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,51 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
     mode = kind()
     mode.layer = layer
     return mode
+
+
+class Mode:
+    """One mode object at the bottom of the mode stack of the thread that enters it."""
+
+    def __init__(self, torch: Any, clock: Callable[[], float]) -> None:
+        self._torch = torch
+        self._clock = clock
+        self._mode: Any = None
+
+    @property
+    def layer(self) -> Any:
+        """Who is told. Set to None: it only passes ops on, on whatever thread's stack it lies."""
+        return None if self._mode is None else self._mode.layer
+
+    @layer.setter
+    def layer(self, layer: Any) -> None:
+        if self._mode is not None:
+            self._mode.layer = layer
+
+    def enter(self, layer: Any) -> bool:
+        """Push it at the bottom of the calling thread's stack. Always possible."""
+        from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+        self._mode = make_mode(self._torch, layer, self._clock)
+        above = [_pop_mode() for _ in range(self._torch._C._len_torch_dispatch_stack())]
+        _push_mode(self._mode)
+        for other in reversed(above):
+            _push_mode(other)
+        return True
+
+    def leave(self) -> None:
+        """Take it off the calling thread's stack, wherever it lies; others stay in order."""
+        from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+        self.layer = None  # should it lie on another thread's stack, it is inert from here on
+        mode, self._mode = self._mode, None
+        above = []
+        while self._torch._C._len_torch_dispatch_stack():
+            other = _pop_mode()
+            if other is mode:
+                break
+            above.append(other)
+        for other in reversed(above):
+            _push_mode(other)
 
 
 def caller(code: Any) -> Any:

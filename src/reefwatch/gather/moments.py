@@ -13,6 +13,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, Protocol
 
+from reefwatch.gather import key
 from reefwatch.gather.patches import Patches, getframe, observed, opaque
 
 TIMES = 3
@@ -78,8 +79,9 @@ class Moments:
         """
         core = self._torch._C
         on = core._len_torch_dispatch_stack() > 0
-        for key in ("Python", "PythonTLSSnapshot"):
-            core._dispatch_tls_set_dispatch_key_included(key, on)
+        for name in ("Python", "PythonTLSSnapshot"):
+            core._dispatch_tls_set_dispatch_key_included(name, on)
+        key.settle()
 
     def movable(self) -> bool:
         """True when the calling thread's mode stack may be changed here, for good.
@@ -205,6 +207,15 @@ class ModuleCalls:
             self.stop()
             self.on = kind or self._module
             self._patches.observe(self.on, "__call__", self._called)
+
+    def narrow(self, root: Any, compiled: bool) -> bool:
+        """Look at calls of the root's own type only; False when that cannot be."""
+        kind = type(root)
+        if kind is type(None) or kind.__module__.partition(".")[0] == "torch" or compiled:
+            self.stop()
+            return False
+        self.watch(kind)
+        return True
 
     def stop(self) -> None:
         self._patches.restore()

@@ -1,4 +1,4 @@
-"""The op layer: one dispatch mode, many listeners; on in examined steps only."""
+"""The op layer: one place where each op passes, many listeners; on in examined steps only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from reefwatch.core.fact import Evidence
 from reefwatch.gather.frames import Modules, Site
 from reefwatch.gather.guard import describe
 from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.key import Key, find, is_compiled
 from reefwatch.gather.locate import SHY_FORWARD, Locator
-from reefwatch.gather.mode import make_mode
-from reefwatch.gather.patches import get_ident
+from reefwatch.gather.mode import Mode
+from reefwatch.gather.patches import Patches, get_ident
 from reefwatch.gather.regions import follow
 
 OTHER_THREADS = "what other threads run"
@@ -82,14 +83,15 @@ class OpCall:
 
 
 class OpLayer:
-    """The dispatch mode with its place in the mode stack. See docs/decisions/0001.
+    """Where ops are seen: a dispatch key, or a dispatch mode where that cannot be.
 
+    See docs/decisions/0001 and 0004. With `key=False` it is the mode from the start.
     `phase` follows the step by itself (`setup`, `forward`, `backward`); the Watch may set it, to
     `optimizer` around an update of an optimizer that is not torch's.
     `seconds` is the time spent in it so far, without what the dispatcher takes to reach it.
     """
 
-    def __init__(self, tools: Tools, listeners: Sequence[Instrument]) -> None:
+    def __init__(self, tools: Tools, listeners: Sequence[Instrument], *, key: bool = True) -> None:
         self.seconds = 0.0
         self.ops = 0
         self.telling = False
@@ -101,7 +103,9 @@ class OpLayer:
         self._listeners = list(listeners)
         self._step = 0
         self._thread = 0
-        self._mode: Any = None
+        self._mode = Mode(tools.torch, tools.clock)
+        self._key = find(tools.torch, tools.clock) if key else None
+        self._eye: Mode | Key | None = None
         self._call = OpCall()
         _forget_after_fork(self)
 
@@ -125,7 +129,7 @@ class OpLayer:
     @property
     def shy_backward(self) -> bool:
         """True when the backward of this step has to run without the layer."""
-        return self.locator.shy_backward
+        return self.locator.shy_backward and self._eye is self._mode
 
     def miss_threads(self) -> None:
         """Note that another thread trains at the same time."""
@@ -133,48 +137,58 @@ class OpLayer:
 
     @property
     def open(self) -> bool:
-        return self._mode is not None
+        return self._eye is not None
 
     def enter(self, step: int) -> None:
-        """Push the mode at the bottom of the calling thread's mode stack."""
-        from torch.utils._python_dispatch import _pop_mode, _push_mode
-
-        if self._mode is not None:
+        """See the ops of the calling thread from here on."""
+        if self._eye is not None:
             self.leave()
-        if self._shy:
-            return
         self._step, self._thread = step, get_ident()
         self._call = OpCall()  # another thread may still be telling of its last op with the old one
         self._call.layer, self._call.step = self, step
         self.locator.begin()
-        mode = make_mode(self._torch, self, self._tools.clock)
-        above = [_pop_mode() for _ in range(self._torch._C._len_torch_dispatch_stack())]
-        _push_mode(mode)
-        for other in reversed(above):
-            _push_mode(other)
-        self._mode = mode
+        if self._key is not None and is_compiled(self._torch):
+            self._key = None
+        self._look()
+
+    def _look(self) -> None:
+        if self._key is not None and self._key.enter(self):
+            self._eye = self._key
+        elif not self._shy:
+            self.locator.shy = True
+            self._mode.enter(self)
+            self._eye = self._mode
+
+    def follow_classes(self, patches: Patches) -> None:
+        """Learn of tensor subclasses that the program defines."""
+        if self._key is not None:
+            self._key.follow_classes(patches)
+
+    def compiles(self, movable: bool) -> None:
+        """Something is handed to torch.compile: its guards would see the key, but not the mode.
+
+        `movable` tells whether the calling thread is the one that is looked at, and can be left.
+        """
+        key, self._key = self._key, None
+        if key is None or self._eye is not key:
+            return
+        muted = key.layer is None
+        if movable:
+            key.leave()
+            self._look()
+        if muted or not movable:
+            self.mute()
 
     def leave(self) -> None:
-        """Take the mode off the calling thread's stack, wherever it lies; others stay in order."""
-        from torch.utils._python_dispatch import _pop_mode, _push_mode
-
-        mode, self._mode = self._mode, None
-        if mode is None:
-            return
-        mode.layer = None  # should it lie on another thread's stack, it is inert from here on
-        above = []
-        while self._torch._C._len_torch_dispatch_stack():
-            other = _pop_mode()
-            if other is mode:
-                break
-            above.append(other)
-        for other in reversed(above):
-            _push_mode(other)
+        """Look at no more ops, and put the calling thread back as it was."""
+        eye, self._eye = self._eye, None
+        if eye is not None:
+            eye.leave()
 
     def mute(self) -> None:
-        """Look at no more ops of this step, wherever the mode lies: it only passes them on."""
-        if self._mode is not None:
-            self._mode.layer = None
+        """Look at no more ops of this step, on whatever thread: they are only passed on."""
+        if self._eye is not None:
+            self._eye.layer = None
 
     def drop(self, listener: Instrument, error: Exception) -> None:
         """A listener failed: it hears no more, and the record says so."""
@@ -199,51 +213,40 @@ class OpLayer:
             self.locator.miss(OTHER_THREADS)
             return
         self.telling = True
+        call = self._call
         try:
-            self._observe(func, args, kwargs, out, frame, mine)
-        finally:
-            self.telling = False
-
-    def _observe(
-        self,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        frame: FrameType | None,
-        mine: bool,
-    ) -> None:
-        locator = self.locator
-        try:
+            locator = self.locator
             known = locator.ops.get(id(func)) or locator.learn(func)
             site = locator.locate(frame, out, known)
+            self.ops += 1
+            if locator.shy and known.node in SHY_FORWARD and not self._shy:
+                self._shy = True
+                locator.miss(f"later steps: {known.name} runs otherwise when looked at")
+            if not mine:
+                call = OpCall()
+                call.layer, call.step = self, self._step
+            call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
+            call.name, call.site = known.name, site
+            call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
+            self._tell(call)
+        except Breach:
+            raise
         except Exception as error:
             for listener in self._listeners:
                 self.drop(listener, error)
-            return
-        self.ops += 1
-        if known.node in SHY_FORWARD and not self._shy:
-            self._shy = True
-            locator.miss(f"later steps: {known.name} runs otherwise when looked at")
-        call = self._call
-        if not mine:
-            call = OpCall()
-            call.layer, call.step = self, self._step
-        call.func, call.args, call.kwargs, call.out = func, args, kwargs, out
-        call.name = known.name
-        call.site = site
-        call.frame, call.lasti = (0, 0) if frame is None else (id(frame), frame.f_lasti)
-        try:
-            for listener in self._listeners:
-                try:
-                    listener.on_op(call)
-                except Breach:
-                    raise
-                except Exception as error:
-                    self.drop(listener, error)
         finally:
             # a reference kept here would change the use counts that autograd looks at
             call.args = call.kwargs = call.out = None  # type: ignore[assignment]
+            self.telling = False
+
+    def _tell(self, call: OpCall) -> None:
+        for listener in self._listeners:
+            try:
+                listener.on_op(call)
+            except Breach:
+                raise
+            except Exception as error:
+                self.drop(listener, error)
 
 
 _LAYERS: weakref.WeakSet[OpLayer] = weakref.WeakSet()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.core.dtypes import HALF
 from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Tools
 from reefwatch.gather.patches import Patches
@@ -103,7 +104,7 @@ class Regions:
 def _refresh(here: _Here) -> None:
     now: dict[str, tuple[str, str | None]] = {}
     for _, device, on, dtype in here.stack:
-        region = dtype if on and dtype in ("bf16", "f16") else now.get(device, OFF)[1]
+        region = dtype if on and dtype in HALF else now.get(device, OFF)[1]
         now[device] = (dtype if on else "off", region)
     here.now = now
 

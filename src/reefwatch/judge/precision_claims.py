@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reefwatch.core.claim import Tolerance
+from reefwatch.core.dtypes import HIGH
 from reefwatch.core.fact import Unknown
 from reefwatch.core.finding import Coverage
 from reefwatch.core.record import Case
@@ -35,8 +36,6 @@ PROMISES: Mapping[str, Promise] = {
 MIXED = "claim.precision=bf16-mixed|fp16-mixed"
 PURE = "claim.precision=bf16|fp16"
 FULL = "claim.precision=fp32|tf32"
-HIGH = ("f32", "f64")
-LOW = ("bf16", "f16", "f8e4m3", "f8e5m2")
 COMPUTE = ("matmul", "conv")
 
 PARAMS = Tolerance(

@@ -73,8 +73,11 @@ class Data(Instrument):
         self._walks = 0
         self._done = {}
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase not in ("backward", "optimizer")
+
     def on_op(self, call: Any) -> None:
-        if self._walks >= WALKS or call.phase in ("backward", "optimizer"):
+        if self._walks >= WALKS:
             return
         if any(type(arg) is self._kind for arg in call.args) and self._torch.is_grad_enabled():
             self._walks += 1

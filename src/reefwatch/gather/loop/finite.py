@@ -15,7 +15,7 @@ from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.deferred import Deferred
-from reefwatch.gather.loop.flow import FINITE, NAN, Flow
+from reefwatch.gather.loop.flow import FINITE, NAN, Flow, classify
 from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.loop.place import user_place
 from reefwatch.gather.loop.unseen import aside, plain, together, unseen
@@ -75,8 +75,11 @@ class Finite(Instrument):
         self._take(self._deferred.take())
         return bool(told)
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase != "optimizer" and classify(func, name) != "view"
+
     def on_op(self, call: Any) -> None:
-        if self._flow is not None and call.phase != "optimizer":
+        if self._flow is not None:
             self._flow.add(call)
 
     def before_backward(self, loss: Any) -> None:
@@ -127,12 +130,13 @@ class Finite(Instrument):
             strided = self._torch.strided
             pairs = [(p, g) for p, g in pairs if g.layout is strided and g.numel()]
             pairs = [(p, g) for p, g in pairs if not g.is_complex()]
-            sums = [g.sum(dtype=self._torch.float64) for _, g in pairs]
-            values = together(self._torch, sums)
-        for (param, grad), value in zip(pairs, values, strict=True):
-            if not math.isfinite(value):
-                self._bad_gradient(flow, optimizer, param, grad, value)
-                return
+            values = together(self._torch, [g.sum() for _, g in pairs])
+            for (param, grad), value in zip(pairs, values, strict=True):
+                if not math.isfinite(value):
+                    value = sum(together(self._torch, list(self._torch.aminmax(grad))))
+                if not math.isfinite(value):  # not only more than its dtype holds as a sum
+                    self._bad_gradient(flow, optimizer, param, grad, value)
+                    return
 
     def _bad_gradient(
         self, flow: Flow, optimizer: Any, param: Any, grad: Any, value: float
@@ -239,6 +243,10 @@ class Finite(Instrument):
         message = referee.breach("loop", row) if referee is not None else None
         if message:
             raise Breach(message)
+
+    def release(self) -> None:
+        self._flow = None
+        self._starts = []
 
     def disarm(self) -> None:
         if self._flow is not None:

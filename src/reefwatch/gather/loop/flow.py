@@ -52,12 +52,14 @@ class Flow:
         self.made: list[Made] = []
         self._writer: dict[int, int] = {}
         self._resolved = 0
-        self._sort: dict[Any, str] = {}
+        self._sort: dict[int, str] = {}
+        self._funcs: list[Any] = []
         self.ops = self.lost = 0
 
     def add(self, call: Any) -> None:
         """Note one op. For a device nothing is read yet."""
-        sort = self._sort.get(call.func) or self._classify(call)
+        func = call.func
+        sort = self._sort.get(id(func)) or self._learn(func, call.name)
         if sort == "view":
             return
         if len(self.made) >= KEPT:
@@ -74,20 +76,9 @@ class Flow:
         for out in outs:
             self._write(call, out, sort, inputs)
 
-    def _classify(self, call: Any) -> str:
-        schema = getattr(call.func, "_schema", None)
-        if schema is None:  # a higher-order operator, one op with all that it runs
-            self._sort[call.func] = "op"
-            return "op"
-        returns = schema.returns
-        sort = "op"
-        if call.name.startswith(_UNWRITTEN):
-            sort = "unwritten"
-        elif returns and all(r.alias_info and not r.alias_info.is_write for r in returns):
-            sort = "view"
-        elif not returns:
-            sort = "writes"
-        self._sort[call.func] = sort
+    def _learn(self, func: Any, name: str) -> str:
+        self._funcs.append(func)  # so that its id stays its own
+        sort = self._sort[id(func)] = classify(func, name)
         return sort
 
     def _inputs(self, call: Any, written_to: set[int]) -> Iterator[int]:
@@ -114,22 +105,31 @@ class Flow:
     def _write(self, call: Any, out: Any, sort: str, inputs: tuple[int, ...]) -> None:
         storage = out.untyped_storage()
         key = storage._cdata
-        if not (out.is_floating_point() or out.is_complex()) or sort == "unwritten":
+        if sort == "unwritten" or not (out.is_floating_point() or out.is_complex()):
             self._writer.pop(key, None)
             if sort == "unwritten":
                 self._note(key, Made(call.name))
             return
         partly = out.numel() * out.element_size() < storage.nbytes()
         below = self._writer.get(key) if partly else None
-        scalar = self._scalar(out)
-        where = (call.module, call.file, call.line, call.phase)
-        self._note(key, Made(call.name, *where, scalar=scalar, inputs=inputs, below=below))
+        site = call.site
+        made = Made(
+            call.name,
+            site.module,
+            site.file,
+            site.line,
+            site.phase,
+            self._scalar(out),
+            inputs,
+            below,
+        )
+        self._note(key, made)
 
     def _scalar(self, tensor: Any) -> Any:
         """0, 1 or 2 on the host; on a device a scalar that is NaN, Inf or finite alike."""
         if tensor.numel() == 0:
             return FINITE
-        data = tensor.detach()
+        data = tensor.detach() if tensor.requires_grad else tensor
         data = self._torch.view_as_real(data.resolve_conj()) if data.is_complex() else data
         if data.element_size() == 1:  # float8 has no reductions
             return FINITE
@@ -201,6 +201,21 @@ class Flow:
             fresh = made.kind == NAN and all(self.made[n].also != NAN for n in made.inputs)
             if made.op and fresh:
                 yield made
+
+
+def classify(func: Any, name: str) -> str:
+    """What an op does: `view`, `unwritten`, `writes` (into its first argument), `op`."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator, one op with all that it runs
+        return "op"
+    if name.startswith(_UNWRITTEN):
+        return "unwritten"
+    returns = schema.returns
+    if returns and all(r.alias_info and not r.alias_info.is_write for r in returns):
+        return "view"
+    if not returns:
+        return "writes"
+    return "op"
 
 
 def _updates_statistics(args: tuple[Any, ...]) -> bool:

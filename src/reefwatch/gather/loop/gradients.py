@@ -188,9 +188,12 @@ class Gradients(Instrument):
         """True when a part of the running cycle was not examined."""
         return state.since != self._unexamined
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return name in _CLEARING
+
     def on_op(self, call: Any) -> None:
-        how = _CLEARING.get(call.name)
-        if how is None or not call.args:
+        how = _CLEARING[call.name]
+        if not call.args:
             return
         if how == "by value" and not (len(call.args) > 1 and _is_zero(self._torch, call.args[1])):
             return

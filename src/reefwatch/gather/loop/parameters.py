@@ -108,8 +108,11 @@ class Parameters(Instrument):
                 if param is not None:
                     self._param(param)
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase == "forward"
+
     def on_op(self, call: Any) -> None:
-        if call.phase != "forward" or not call.module:
+        if not call.module:
             return
         kind = self._kind
         for arg in call.args:

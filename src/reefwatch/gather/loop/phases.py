@@ -4,15 +4,17 @@ Training: when an optimizer updates, the modules that hold its parameters should
 A part that is frozen in eval on purpose (batch statistics) leaves the others in train mode; only a
 model whose parts are all in eval counts.
 
-Evaluation: a call of such a model under `no_grad`, whose next call with gradients is its own again.
+Evaluation: a call of such a model under `no_grad`, whose next call with gradients is its own again;
+of several models that are trained, all have to be called so (one alone makes samples).
 A generator that makes samples for its discriminator is followed by a call of that one, a target or
 teacher network is in no optimizer, a checkpointed or frozen part runs inside a call that has
-gradients: none of these is an evaluation.
+gradients, `update_bn` renews batch statistics on purpose: none of these is an evaluation.
 """
 
 from __future__ import annotations
 
 import weakref
+from types import FrameType
 from typing import Any
 
 from reefwatch.core.fact import Evidence, Json, Unknown
@@ -54,11 +56,16 @@ class _Trained:
 class _Call:
     """One call of a root module, as far as its ops were seen."""
 
-    __slots__ = ("frame", "grad", "noisy", "place", "root")
+    __slots__ = ("frame", "grad", "noisy", "place", "renews", "root")
 
-    def __init__(self, root: Root, frame: int, noisy: bool, place: tuple[str, int]) -> None:
-        self.root, self.frame, self.noisy, self.place = root, frame, noisy, place
-        self.grad = False
+    def __init__(self, root: Root, frame: int, noisy: bool, above: FrameType | None) -> None:
+        self.root, self.frame, self.noisy = root, frame, noisy
+        self.grad = self.renews = False
+        self.place = ("", 0)
+        if above is not None:
+            file, name = above.f_code.co_filename, above.f_code.co_name
+            self.place = (file, above.f_lineno)
+            self.renews = name == "update_bn" and file.endswith("swa_utils.py")
 
 
 class Phases(Instrument):
@@ -145,9 +152,10 @@ class Phases(Instrument):
             self._trained[key] = _Trained(self._modules, optimizer)
         return True
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase not in ("backward", "optimizer")
+
     def on_op(self, call: Any) -> None:
-        if call.phase in ("backward", "optimizer"):
-            return
         if not call.module:
             self._end_call()
             return
@@ -171,8 +179,7 @@ class Phases(Instrument):
         if now is None or now.root is not root or now.frame != id(frame):
             self._end_call()
             above = frame.f_back.f_back if frame is not None and frame.f_back is not None else None
-            place = (above.f_code.co_filename, above.f_lineno) if above is not None else ("", 0)
-            self._call = _Call(root, id(frame), root.noisy_in(True), place)
+            self._call = _Call(root, id(frame), root.noisy_in(True), above)
 
     def _end_call(self) -> None:
         """The call is over: a call with gradients tells what the ones before it were for."""
@@ -180,14 +187,18 @@ class Phases(Instrument):
         if call is None:
             return
         if not call.grad:
-            self._pending.append(call)
-            del self._pending[:-1000]
+            if not call.renews:
+                self._pending.append(call)
+                del self._pending[:-1000]
             return
         self._called = True
         self._settle(call.root)
 
     def _settle(self, following: Root | None) -> None:
         pending, self._pending = self._pending, []
+        trained = self._trained_roots()
+        if len(trained) > 1 and not trained <= {id(call.root) for call in pending}:
+            return  # one of several models alone makes samples
         for call in pending:
             if (following is None or call.root is following) and self._is_trained(call.root):
                 self._calls += 1
@@ -196,6 +207,9 @@ class Phases(Instrument):
                     self._noisy_calls += 1
                     self._noisy_root = call.root
                     self._noisy_place = call.place
+
+    def _trained_roots(self) -> set[int]:
+        return {id(r) for t in self._trained.values() for r in t.roots}
 
     def _is_trained(self, root: Root) -> bool:
         return any(root is r for trained in self._trained.values() for r in trained.roots)
@@ -212,7 +226,7 @@ class Phases(Instrument):
 
     def disarm(self) -> None:
         self._end_call()
-        if len({id(r) for t in self._trained.values() for r in t.roots}) == 1:
+        if len(self._trained_roots()) == 1:
             self._settle(None)
         self.tell()
 

@@ -11,14 +11,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.core.dtypes import HALF
 from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.guard import describe
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.deferred import Deferred
 from reefwatch.gather.loop.unseen import aside
 from reefwatch.gather.patches import Patches
-
-_HALF = {"torch.bfloat16": "bf16", "torch.float16": "f16"}
 
 
 class Scaler(Instrument):
@@ -63,6 +63,9 @@ class Scaler(Instrument):
 
         return careful
 
+    def hears(self, func: Any, name: str, phase: str) -> bool:
+        return phase != "backward"  # which has the state of its forward
+
     def on_op(self, call: Any) -> None:
         if call.autocast != "off":
             self._dtypes.add(call.autocast)
@@ -76,8 +79,8 @@ class Scaler(Instrument):
             return
         self._updated = True
         param = next((p for g in optimizer.param_groups for p in g["params"]), None)
-        half = _HALF.get(str(getattr(param, "dtype", "")))
-        if half:
+        half = short(getattr(param, "dtype", None))
+        if half in HALF:
             self._dtypes.add(half)
         found = getattr(optimizer, "found_inf", None)
         if found is None:
@@ -125,6 +128,9 @@ class Scaler(Instrument):
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         if self._used:
             self._take()
+
+    def release(self) -> None:
+        self._patches.restore()
 
     def disarm(self) -> None:
         self._patches.restore()

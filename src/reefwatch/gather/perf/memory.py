@@ -41,7 +41,6 @@ class Memory(Instrument):
         self._module: str | None = None
         self._born: dict[int, tuple[str, int, Any]] = {}
         self._weak: Any = None
-        self._makes: dict[Any, bool] = {}
         self._examined = 0
 
     def arm(self, tools: Tools) -> None:
@@ -55,13 +54,17 @@ class Memory(Instrument):
         if self._tools is not None and isinstance(self._device, Unknown):
             self._device = torch_device(self._tools.torch)
 
-    def on_op(self, call: Any) -> None:
+    def hears(self, func: Any, name: str, phase: str) -> bool:
         if isinstance(self._device, TorchDevice):
-            if call.module != self._module:
-                self._module = call.module
-                self._look(call.module)
-        elif call.phase == "forward":
+            return True
+        return phase == "forward" and _makes_storage(func)
+
+    def on_op(self, call: Any) -> None:
+        if not isinstance(self._device, TorchDevice):
             self._follow(call)
+        elif call.module != self._module:
+            self._module = call.module
+            self._look(call.module)
 
     def before_backward(self, loss: Any) -> None:
         if not self._born:
@@ -89,6 +92,9 @@ class Memory(Instrument):
         if isinstance(self._device, TorchDevice):
             self._look(None)
         self._next = tools.clock() + INTERVAL
+
+    def release(self) -> None:
+        self._born.clear()
 
     def disarm(self) -> None:
         tools, self._tools = self._tools, None
@@ -123,12 +129,6 @@ class Memory(Instrument):
 
     def _follow(self, call: Any) -> None:
         """Remember the storages that this op made, weakly."""
-        func = call.func
-        makes = self._makes.get(func)
-        if makes is None:
-            makes = self._makes[func] = _makes_storage(func)
-        if not makes:
-            return
         for out in call.out if isinstance(call.out, (tuple, list)) else (call.out,):
             if not isinstance(out, self._tools.torch.Tensor):  # type: ignore[union-attr]
                 continue

@@ -76,6 +76,11 @@ class Telemetry(Instrument):
         if self._costs.count % _WRITE_EVERY == 1:
             self._write(tools)
 
+    def release(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
     def disarm(self) -> None:
         if self._tools is None:
             return

@@ -12,8 +12,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence, Unknown
-from reefwatch.gather.dtypes import LOW, short
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Instrument, Tools
 
 FUSED = {

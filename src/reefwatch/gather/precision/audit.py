@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from reefwatch.core.dtypes import FLOATS, HIGH
 from reefwatch.core.errors import Breach
-from reefwatch.gather.dtypes import FLOATS, short
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.arithmetic import kind_of
 from reefwatch.gather.precision.blame import Blame
-from reefwatch.gather.precision.cause import HIGH, Policy, of_backward, of_cast, of_op
+from reefwatch.gather.precision.cause import Policy, of_backward, of_cast, of_op
 from reefwatch.gather.precision.eager import Eager
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.saved import Kept
@@ -73,10 +74,6 @@ class PrecisionAudit(Instrument):
 
     def on_optimizer(self, optimizer: Any) -> None:
         self.state.add_optimizer(optimizer)
-
-    def before_backward(self, loss: Any) -> None:
-        if self.layer is not None and self.layer.shy_backward:
-            self.layer.leave()
 
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         self.of += 1
@@ -358,6 +355,11 @@ class PrecisionAudit(Instrument):
         if new or self.examined & (self.examined - 1) == 0:
             self._write()
         return new
+
+    def release(self) -> None:
+        self._kept.clear()
+        self._pending.clear()
+        self._weights_cast.clear()
 
     def disarm(self) -> None:
         self._write()

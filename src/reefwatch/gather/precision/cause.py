@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reefwatch.gather.dtypes import FLOATS, LOW
+from reefwatch.core.dtypes import FLOATS, HIGH, LOW
 
-HIGH = ("f32", "f64")
 # ops that take `dtype=`: the cast under them is the caller's wish, unless autocast lists them too
 _TAKES_DTYPE = ("softmax", "log_softmax", "sum", "mean", "prod", "cumsum", "cumprod", "norm")
 _ALIASES = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from reefwatch.gather.dtypes import FLOATS, short
+from reefwatch.core.dtypes import FLOATS
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.precision.arithmetic import kind_of
 

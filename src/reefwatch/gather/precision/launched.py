@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from reefwatch.core.dtypes import FLOATS
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.ports import Sink
-from reefwatch.gather.dtypes import FLOATS
 from reefwatch.gather.precision.rows import Row
 from reefwatch.gather.precision.slow import slow_cause
 

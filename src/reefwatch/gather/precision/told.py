@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from reefwatch.core.dtypes import FLOATS
 from reefwatch.core.fact import Evidence, Unknown
-from reefwatch.gather.dtypes import FLOATS
 from reefwatch.gather.ops import OTHER_THREADS
 from reefwatch.gather.precision.claim import claim_of
 

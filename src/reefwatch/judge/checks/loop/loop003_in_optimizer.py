@@ -52,7 +52,7 @@ _FACTS: dict[str, Any] = {
     covers=_covers,
 )
 def in_optimizer(case: Case) -> Iterator[Finding]:
-    """Every parameter that gets a gradient is in an optimizer.
+    """No parameter with a gradient is left out of every optimizer.
 
     The parameter asks for gradients, gets them, and never changes, while other parameters of the
     same model are in an optimizer: a group was forgotten, or the layer was made anew (or moved in

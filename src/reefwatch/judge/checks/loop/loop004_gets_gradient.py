@@ -39,7 +39,7 @@ _FACTS: dict[str, Any] = {
     covers=_covers,
 )
 def gets_gradient(case: Case) -> Iterator[Finding]:
-    """Every parameter that is used and in an optimizer gets a gradient.
+    """A gradient reaches each used parameter that an optimizer holds.
 
     The forward pass used the parameter with gradients enabled, an optimizer holds it, and no
     backward ever gave it a gradient: something between it and the loss cuts the graph

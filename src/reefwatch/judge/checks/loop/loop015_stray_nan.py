@@ -47,7 +47,7 @@ _FACTS: dict[str, Any] = {
     covers=_covers,
 )
 def stray_nan(case: Case) -> Iterator[Finding]:
-    """No op makes a NaN that is thrown away later.
+    """NaN on the side: no op makes one that is thrown away later.
 
     An op made a NaN from inputs without one, and it reached neither the loss nor an update: it was
     masked (`where`, `nan_to_num`) or belongs to something on the side. That is legitimate, so it is

@@ -13,10 +13,12 @@ from reefwatch.core.record import Case
 _HOT = Tolerance(
     0.05, "share of busy samples", "a card may touch its limit while its fan speeds up"
 )
-_CLOCK = 0.95
-"""At this share of its clock a card is not slowed down, whatever bits it sets: RDNA cards have been
-seen to keep a temperature bit set at their highest clock.
-"""
+_CLOCK = Tolerance(
+    0.95,
+    "share of its highest clock",
+    "above it a card is not slowed down, whatever bits it sets: RDNA cards have been seen to keep "
+    "a temperature bit set at their highest clock",
+)
 
 
 def _heat(**parts: object) -> Case:
@@ -85,7 +87,7 @@ def heat(case: Case) -> Iterator[Finding]:
     evidence = (case.evidence("perf.heat"),)
     fix = "more air, a cleaner cooler, a steeper fan curve, or a lower power limit"
     share, clock_then = _share(heat), heat["hot_clock"]
-    if _HOT.exceeded_by(share) and clock_then is not None and clock_then < _CLOCK:
+    if _HOT.exceeded_by(share) and clock_then is not None and not _CLOCK.exceeded_by(clock_then):
         reasons = ", ".join(sorted(heat["reasons"]))
         clock = f", at {clock_then:.0%} of its clock"
         yield Finding(

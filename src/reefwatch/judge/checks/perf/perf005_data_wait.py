@@ -14,8 +14,9 @@ _WAIT = Tolerance(
     "share of the time of the steps",
     "a tenth: without any waiting the run could not be more than 11 % faster",
 )
-_BUSY = 95.0
-"""A card that is this busy (percent) works off queued kernels while the processor waits."""
+_IDLE = Tolerance(
+    5.0, "percent idle", "a card that idles less works off queued kernels while the processor waits"
+)
 
 
 def _wait(seconds: float, busy: float | None = None, workers: int = 0) -> Case:
@@ -53,7 +54,9 @@ def data_wait(case: Case) -> Iterator[Finding]:
     wait = case.value("perf.wait")
     share = wait["seconds"] / wait["of"] if wait["of"] > 0 else 0.0
     busy = case.known("perf.busy")
-    if not _WAIT.exceeded_by(share) or (busy is not None and busy["median"] >= _BUSY):
+    if not _WAIT.exceeded_by(share) or (
+        busy is not None and not _IDLE.exceeded_by(100.0 - busy["median"])
+    ):
         return
     evidence = [case.evidence("perf.wait")]
     if busy is not None:

@@ -19,8 +19,9 @@ _SPILL = Tolerance(
     "share of the memory",
     "pinned batches are mapped as well; they are small against the card's memory",
 )
-_NEARLY = 0.9
-"""Memory leaves a card for the system only when the card is about full."""
+_NEARLY = Tolerance(
+    0.9, "share of the memory", "memory leaves a card for the system only when it is about full"
+)
 
 
 def _room(used: float, spilled: float | None = None, retries: int = 0) -> Case:
@@ -64,7 +65,7 @@ def room(case: Case) -> Iterator[Finding]:
             fix=fix,
         )
     spilled = value["spilled"] or 0.0
-    if share > _NEARLY and _SPILL.exceeded_by(spilled / total):
+    if _NEARLY.exceeded_by(share) and _SPILL.exceeded_by(spilled / total):
         yield Finding(
             f"{spilled / 2**30:.1f} GiB of system memory were mapped when the card was "
             f"{share:.0%} full",

@@ -7,10 +7,16 @@ from typing import Any
 
 from reefwatch.core.check import check
 from reefwatch.core.claim import Tolerance
+from reefwatch.core.dtypes import HIGH
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import HIGH, MIXED, claimed, covers, mib
+from reefwatch.judge.precision_claims import (
+    MIXED,
+    claimed,
+    covers,
+    mib,
+)
 
 SHARE = Tolerance(
     1 / 3,

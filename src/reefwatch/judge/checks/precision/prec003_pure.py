@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import HIGH
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
 from reefwatch.judge.precision_claims import (
-    HIGH,
     PARAMS,
     PURE,
     claimed,
@@ -62,7 +62,7 @@ _FACTS: dict[str, Any] = {
     ),
 )
 def pure_precision(case: Case) -> Iterator[Finding]:
-    """Parameters, matmul and convolution are all in the claimed 16-bit precision.
+    """Pure 16-bit: parameters and all products have the claimed dtype.
 
     `bf16` or `fp16` without `-mixed` promises that the weights themselves are in 16 bits and
     that no product runs in fp32. The weights that are looked at are those that an optimizer holds.

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence, Grade
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import FULL, LOW, claimed, compute_rows, covers, promise
+from reefwatch.judge.precision_claims import (
+    FULL,
+    claimed,
+    compute_rows,
+    covers,
+    promise,
+)
 
 _ROW: dict[str, Any] = {
     "op": "aten.mm.default",
@@ -58,7 +65,7 @@ _TF32 = _FLAGS | {"matmul.allow_tf32": True}
     ),
 )
 def full_precision(case: Case) -> Iterator[Finding]:
-    """No matmul or convolution runs in less than the claimed full precision.
+    """Full precision: no product runs in fewer bits than claimed.
 
     Low-precision operands are seen at dispatch. TF32 is not a dtype: the operands stay fp32 and a
     flag lets the card round them; that the flag is on is told as a weaker finding, on NVIDIA only.

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.precision_claims import LOW, MIXED, claimed, covers, promise
+from reefwatch.judge.precision_claims import (
+    MIXED,
+    claimed,
+    covers,
+    promise,
+)
 
 
 def _case(claim: str, regions: dict[str, Any], devices: list[str], inside: bool = True) -> Case:

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.precision_claims import LOW, MIXED, PARAMS, claimed, covers, mib, unentered
+from reefwatch.judge.precision_claims import (
+    MIXED,
+    PARAMS,
+    claimed,
+    covers,
+    mib,
+    unentered,
+)
 
 _ROW: dict[str, Any] = {
     "op": "aten._to_copy.default",
