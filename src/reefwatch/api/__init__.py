@@ -32,6 +32,7 @@ def run(
     scrub: bool = True,
     config: str | os.PathLike[str] | None = None,
     baseline: str | os.PathLike[str] | None = None,
+    truth: bool = False,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -50,7 +51,15 @@ def run(
     from reefwatch.gather import runner
 
     settings = Settings.of(
-        claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+        claim,
+        exam,
+        budget,
+        strict,
+        out,
+        config=config,
+        baseline=baseline,
+        scrub=scrub,
+        truth=truth,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -95,9 +104,18 @@ class watch:
         scrub: bool = True,
         config: str | os.PathLike[str] | None = None,
         baseline: str | os.PathLike[str] | None = None,
+        truth: bool = False,
     ) -> None:
         self._settings = Settings.of(
-            claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+            claim,
+            exam,
+            budget,
+            strict,
+            out,
+            config=config,
+            baseline=baseline,
+            scrub=scrub,
+            truth=truth,
         )
         self._session: Session | None = None
         self._report: Report | None = None
@@ -208,7 +226,12 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     from reefwatch.core.launch import Launch
 
     settings = Settings.of(
-        plan["claim"], plan["exam"], plan["budget"], plan["strict"], scrub=plan["scrub"]
+        plan["claim"],
+        plan["exam"],
+        plan["budget"],
+        plan["strict"],
+        scrub=plan["scrub"],
+        truth=plan.get("truth", False),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

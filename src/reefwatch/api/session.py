@@ -103,6 +103,8 @@ class Session:
         self.folder = None if path is None else path.parent
         for remark in self._sink.record().remarks:
             self.say(remark)
+        asked = Evidence("numerics.asked", self.settings.truth, source="--truth")
+        self._sink.fact("numerics.asked", asked)
         if self.settings.claim is not None:
             claim = Evidence("claim.precision", self.settings.claim, source="--claim")
             self._sink.fact("claim.precision", claim)

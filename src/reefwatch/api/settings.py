@@ -37,6 +37,8 @@ class Settings:
     scrub: bool = True
     config: Path | None = None
     baseline: Path | None = None
+    truth: bool = False
+    """Compute each examined op once more, in float64."""
 
     @staticmethod
     def of(
@@ -49,6 +51,7 @@ class Settings:
         config: str | os.PathLike[str] | None = None,
         baseline: str | os.PathLike[str] | None = None,
         scrub: bool = True,
+        truth: bool = False,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
@@ -64,6 +67,7 @@ class Settings:
             scrub,
             _absolute(config),
             _absolute(baseline),
+            bool(truth),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -74,6 +78,7 @@ class Settings:
             "budget": self.budget,
             "strict": list(self.strict),
             "scrub": self.scrub,
+            "truth": self.truth,
         }
 
 

@@ -214,6 +214,13 @@ class Panel:
         else:
             self._tell(call)
 
+    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        """One op that is about to run, for those that look."""
+        with Shield(self._torch):
+            for guard in self.guards:
+                if guard.looking and guard.instrument.wants_before:
+                    guard.call("before_op", func, args, kwargs)
+
     def _tell(self, call: Any) -> None:
         wrapped = any(isinstance(a, self._tensor) and self._is_wrapped(a) for a in call.args)
         for guard in self.guards:

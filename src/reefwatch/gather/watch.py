@@ -510,6 +510,8 @@ class Watch:
         wanting = [guard.name for guard in self._panel.guards if guard.instrument.wants_ops]
         if wanting:
             self._layer = OpLayer(self._tools(""), [_Listener(self)])
+            if any(guard.instrument.wants_before for guard in self._panel.guards):
+                self._layer.ahead = self._panel.before_op
 
     def _follow_children(self, mine: patches.Patches) -> None:
         plan = self._options.get("spawned")

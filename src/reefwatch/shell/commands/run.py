@@ -35,6 +35,11 @@ def parser() -> argparse.ArgumentParser:
         help="share of the time that watching may cost after that",
     )
     made.add_argument(
+        "--truth",
+        action="store_true",
+        help="compute each op of the exam once more, in float64 (give it time: --exam 60s)",
+    )
+    made.add_argument(
         "--strict",
         nargs="?",
         const="all",
@@ -114,6 +119,7 @@ def main(argv: list[str]) -> int:
         scrub=not given.no_scrub,
         config=given.config,
         baseline=given.baseline,
+        truth=given.truth,
         policy=options.policy(given),
         exports={
             kind: path

@@ -1,0 +1,65 @@
+"""What rounding may do to a formula: its change when its inputs are moved by a few units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from reefwatch.gather.numerics.formula import Inputs
+from reefwatch.measure.rounding import UNIT, last_place
+
+TRIES, MANY = 2, 8
+"""How often the inputs are moved; `MANY` where an output is too small to take a typical change of."""
+SMALL = 64
+FACTOR = 16.0
+"""Times the change that one unit in the inputs makes. Healthy kernels stay below a third of the bound
+(scripts/verify/numerics.py prints the margin)."""
+MOVE = 2.0**-26
+"""Relative move of the inputs: large against float64, small against what bends a function."""
+
+
+def allowed(
+    op: Inputs,
+    function: Callable[..., list[Any]],
+    inputs: list[Any],
+    values: list[Any],
+    length: int,
+    kinds: list[str] | None = None,
+) -> list[Any]:
+    """How far each element of each output may be off; as arrays of the outputs' shapes.
+
+    The last place of the output's dtype, and `FACTOR` units of the inner dtype through the formula,
+    more for long sums. `kinds` are the dtypes of the outputs, where they are not all that of the first. The change is that of the element itself or the typical one of its
+    slice, whichever is larger. Source: first-order backward error analysis, Higham, section 1.5.
+    """
+    xp = op.xp
+    inner = UNIT[op.extra.get("inner", op.compute)]
+    growth = FACTOR * (1 + math.log2(max(length, 1)) / 4) * inner / MOVE
+    generator = xp.random.RandomState(1)
+    moved = [xp.zeros(value.shape) for value in values]
+    for _ in range(TRIES if min(value.size for value in values) > SMALL else MANY):
+        near = [_move(xp, generator, array) for array in inputs]
+        for kept, value, other in zip(moved, values, function(*near), strict=True):
+            change = xp.abs(other - value)
+            xp.maximum(kept, xp.where(xp.isfinite(change), change, 0.0), out=kept)
+    kinds = kinds or [op.dtype] * len(values)
+    return [
+        last_place(xp, value, kind) * 1.01 + growth * _smooth(xp, change)
+        for value, change, kind in zip(values, moved, kinds, strict=True)
+    ]
+
+
+def _move(xp: Any, generator: Any, array: Any) -> Any:
+    if array.dtype.kind != "f":
+        return array
+    signs = generator.randint(0, 2, array.shape) * 2 - 1
+    return array * (1 + signs * MOVE)
+
+
+def _smooth(xp: Any, change: Any) -> Any:
+    """The larger of the own change and the typical one along the last axis."""
+    if change.ndim == 0 or change.shape[-1] < 2:
+        return change
+    typical = xp.sqrt((change * change).mean(-1, keepdims=True))
+    return xp.maximum(change, xp.broadcast_to(typical, change.shape))
