@@ -91,7 +91,7 @@ def finding(group: list[Mapping[str, Any]], message: str, *evidence: Evidence, w
         place(worst),
         claimed="each op computes what it is defined to compute",
         why=why,
-        fix="run the op alone on the same inputs and on another device; if it stays wrong there is a "
-        "kernel to report: the record has the shapes, the element and both values",
+        fix="run the op alone on the same inputs and on another device; if it stays wrong there is "
+        "a kernel to report: the record has the shapes, the element and both values",
         names=tuple(places[:MOST]) if len(places) > 1 else (),
     )

@@ -1,4 +1,4 @@
-"""Errors of slices: one bad channel of many does not show in the whole. Arrays as in rounding.py."""
+"""Errors of slices: one bad channel of many does not show in the whole."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Slope:
 def worst_slope(xp: Any, result: Any, truth: Any, allowed: Any, *, bias: float = 0.0) -> Slope:
     """Over the rows of (slices, elements): the slope <result, truth> / <truth, truth> against 1.
 
-    Rounding errors with bounds `allowed`, independent and of zero mean, move the slope by a standard
-    deviation of at most sqrt(sum((allowed * truth)^2)) / sum(truth^2): they average out as
+    Rounding errors with bounds `allowed`, independent and of zero mean, move the slope by a
+    standard deviation of at most sqrt(sum((allowed * truth)^2)) / sum(truth^2): they average out as
     1/sqrt(n), which a factor on the whole slice does not. `bias` is a relative error that need not
     average out (one unit of the accumulator, say).
     Source: ordinary least squares; Hoeffding's inequality bounds the tail for bounded errors.

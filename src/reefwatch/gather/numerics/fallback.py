@@ -1,4 +1,4 @@
-"""Ops without a formula of their own: torch's decomposition, else its kernel, in float64 on the CPU.
+"""Ops without a formula of their own: torch's decomposition, else its float64 kernel.
 
 A decomposition is another way to the same result; the float64 kernel is only another dtype and
 device, and the row says which of the two it was.
@@ -29,12 +29,18 @@ def again(torch: Any, op: Inputs, func: Any, plan: Plan) -> Answer:
         return None, "", "too large for an op without a formula of its own"
     if op.name.startswith("aten._foreach_") or op.name.startswith("aten._fused_"):
         return _each(torch, op, func)
+    if "attention" in op.name:
+        op.extra["inner"] = op.dtype  # weights and their gradients are rounded to it on the way
     table = __import__("torch._decomp", fromlist=["decomposition_table"]).decomposition_table
     call, witness = (table[func], "decomposition") if func in table else (func, "float64 kernel")
     try:
         values = _run(torch, op, call, [])
     except Exception as error:
-        return None, "", f"no formula for {op.name}, and in float64 it fails: {type(error).__name__}"
+        return (
+            None,
+            "",
+            f"no formula for {op.name}, and in float64 it fails: {type(error).__name__}",
+        )
     return _compared(torch, op, call, values, witness)
 
 
@@ -60,7 +66,13 @@ def _compared(torch: Any, op: Inputs, call: Any, values: list[Any], witness: str
     kinds = op.kinds(len(outs))
     bounds = allowed(op, function, arrays, truths, length, [kinds[place] for place in floats])
     told = [
-        Truth(value, op.f64(outs[place]), bound, axis=min(1, value.ndim - 1) if value.ndim > 1 else None, output=place)
+        Truth(
+            value,
+            op.f64(outs[place]),
+            bound,
+            axis=min(1, value.ndim - 1) if value.ndim > 1 else None,
+            output=place,
+        )
         for value, bound, place in zip(truths, bounds, floats, strict=True)
     ]
     return told, witness, ""
@@ -68,7 +80,9 @@ def _compared(torch: Any, op: Inputs, call: Any, values: list[Any], witness: str
 
 def _whole(op: Inputs, values: list[Any], outs: list[Any], witness: str) -> Answer:
     """Integers and bools: the same, element by element. Ties of floats may fall otherwise."""
-    if any(getattr(a, "is_floating_point", bool)() for a in op.args if hasattr(a, "is_floating_point")):
+    if any(
+        getattr(a, "is_floating_point", bool)() for a in op.args if hasattr(a, "is_floating_point")
+    ):
         return None, "", "places of values (argmax, sort): ties may fall otherwise"
     told = [
         Truth(op.f64(value), op.f64(out), exact=True, rule="exact", output=place)
@@ -99,16 +113,20 @@ def _run(torch: Any, op: Inputs, call: Any, instead: list[Any]) -> list[Any]:
     kwargs = {name: convert(value) for name, value in op.kwargs.items()}
     out = call(*args, **kwargs)
     if out is None:
-        return [one for one in _tensors(torch, args)][: len(op.outs)]
+        return list(_tensors(torch, args))[: len(op.outs)]
     return list(out) if isinstance(out, (list, tuple)) else [out]
 
 
 def _each(torch: Any, op: Inputs, func: Any) -> Answer:
-    """Ops over lists of tensors, as optimizers use them: by the float64 kernel, unless too large."""
+    """Ops over lists of tensors, as optimizers use them: by the float64 kernel."""
     try:
         values = _run(torch, op, func, [])
     except Exception as error:
-        return None, "", f"no formula for {op.name}, and in float64 it fails: {type(error).__name__}"
+        return (
+            None,
+            "",
+            f"no formula for {op.name}, and in float64 it fails: {type(error).__name__}",
+        )
     from reefwatch.gather.numerics.noise import allowed as bounds_of
 
     outs = [out for out in op.outs if out is not None]

@@ -2,7 +2,7 @@
 
 Each function computes the outputs in float64 from float64 inputs; `truth.py` runs it again with its
 inputs moved by a few units of rounding, and takes the change for what rounding may do.
-Legend of shapes: N batch, C channels, G groups, D row length, L query length, S key length, V vocabulary.
+Legend of shapes: N batch, C channels, G groups, D row length, L query and S key length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Noisy:
         values = self.function(*self.inputs)
         bounds = allowed(op, self.function, self.inputs, values, length, op.kinds(len(values)))
         return [
-            Truth(value, have, bound, axis=axis if value.ndim > 1 else None, output=place, share=share)
+            Truth(
+                value, have, bound, axis=axis if value.ndim > 1 else None, output=place, share=share
+            )
             for place, (value, have, bound) in enumerate(zip(values, got, bounds, strict=True))
             if have is not None
         ]
@@ -66,10 +68,18 @@ def softmax(op: Inputs) -> list[Truth]:
             return [a - top - xp.log(xp.exp(a - top).sum(-1, keepdims=True))]
         power = xp.exp(a - top)
         whole = power.sum(-1, keepdims=True)
-        return [xp.where(whole > 0, power / xp.where(whole > 0, whole, 1.0), 0.0 if "safe" in op.name else xp.nan)]
+        return [
+            xp.where(
+                whole > 0,
+                power / xp.where(whole > 0, whole, 1.0),
+                0.0 if "safe" in op.name else xp.nan,
+            )
+        ]
 
     share = len(rows) * width / max(x.numel(), 1)
-    return Noisy(op, [op.f64(x2[rows])], function).truths([op.f64(out2[rows])], length=width, share=share)
+    return Noisy(op, [op.f64(x2[rows])], function).truths(
+        [op.f64(out2[rows])], length=width, share=share
+    )
 
 
 @formula("aten._softmax_backward_data", "aten._log_softmax_backward_data")
@@ -120,12 +130,14 @@ def layer_norm(op: Inputs) -> list[Truth] | None:
     got += [op.f64(t.reshape(-1, 1)[rows]) for t in op.outs[1:]]
     share = len(rows) * width / max(x.numel(), 1)
     made = Noisy(op, inputs, function)
-    return made.truths(got, length=width, share=share) if len(got) == len(function(*inputs)) else None
+    return (
+        made.truths(got, length=width, share=share) if len(got) == len(function(*inputs)) else None
+    )
 
 
 @formula("aten.native_layer_norm_backward")
 def layer_norm_backward(op: Inputs) -> list[Truth]:
-    xp, (grad, x, shape, mean, rstd, weight, bias) = op.xp, op.args[:7]
+    grad, x, shape, mean, rstd, weight = op.args[:6]
     width = math.prod(shape)
     mask = op.args[7]
     inputs = [op.f64(t.reshape(-1, width)) for t in (grad, x)]
@@ -141,7 +153,9 @@ def layer_norm_backward(op: Inputs) -> list[Truth]:
         return [dx, (g * normed).sum(0), g.sum(0)]
 
     got = [
-        None if not want or out is None else op.f64(out.reshape(-1, width) if place == 0 else out.reshape(-1))
+        None
+        if not want or out is None
+        else op.f64(out.reshape(-1, width) if place == 0 else out.reshape(-1))
         for place, (want, out) in enumerate(zip(mask, op.outs, strict=True))
     ]
     return Noisy(op, inputs, function).truths(got, length=max(width, inputs[0].shape[0]))
@@ -190,7 +204,9 @@ def batch_norm(op: Inputs) -> list[Truth] | None:
     got: list[Any] = [op.f64(op.outs[0][:, chosen])]
     if training:
         stats = [op.outs[place] for place in (1, 2)]
-        got += [None if t is None or t.numel() == 0 or library else op.f64(t[chosen]) for t in stats]
+        got += [
+            None if t is None or t.numel() == 0 or library else op.f64(t[chosen]) for t in stats
+        ]
     share = len(chosen) / max(x.shape[1], 1)
     length = x.numel() // max(x.shape[1], 1)
     return Noisy(op, inputs, function).truths(got, length=length, axis=1, share=share)
@@ -233,11 +249,15 @@ def batch_norm_backward(op: Inputs) -> list[Truth] | None:
         return [dx, slope.reshape(-1), bias.reshape(-1)]
 
     got = [
-        None if not want or out is None or out.numel() == 0 else op.f64(out[:, chosen] if place == 0 else out[chosen])
+        None
+        if not want or out is None or out.numel() == 0
+        else op.f64(out[:, chosen] if place == 0 else out[chosen])
         for place, (want, out) in enumerate(zip(mask, op.outs[:3], strict=True))
     ]
     length = x.numel() // max(x.shape[1], 1)
-    return Noisy(op, inputs, function).truths(got, length=length, axis=1, share=len(chosen) / x.shape[1])
+    return Noisy(op, inputs, function).truths(
+        got, length=length, axis=1, share=len(chosen) / x.shape[1]
+    )
 
 
 @formula("aten.native_group_norm")
@@ -261,7 +281,7 @@ def group_norm(op: Inputs) -> list[Truth]:
 
 @formula("aten.native_group_norm_backward")
 def group_norm_backward(op: Inputs) -> list[Truth]:
-    xp, (grad, x, mean, rstd, weight, count, channels, _, groups, mask) = op.xp, op.args[:10]
+    grad, x, mean, rstd, weight, count, channels, _, groups, mask = op.args[:10]
     each = channels // groups
     inputs = [op.f64(t).reshape(count, groups, each, -1) for t in (grad, x)]
     inputs += [op.f64(t).reshape(count, groups, 1, 1) for t in (mean, rstd)]
@@ -296,17 +316,29 @@ def group_norm_backward(op: Inputs) -> list[Truth]:
     "aten._scaled_dot_product_fused_attention_overrideable",
 )
 def attention(op: Inputs) -> list[Truth] | None:
-    """q (N, H, L, D), k and v (N, H, S, D); the output alone is judged, dropout is not."""
+    """Q (N, H, L, D), k and v (N, H, S, D); the output alone is judged, dropout is not."""
     xp, q, k, v = op.xp, op.args[0], op.args[1], op.args[2]
     named = op.name.split(".")[1]
     if named.endswith("for_cpu"):
-        dropout, causal, mask = op.get(3, "dropout_p", 0.0), op.get(4, "is_causal", False), op.kwargs.get("attn_mask")
+        dropout, causal, mask = (
+            op.get(3, "dropout_p", 0.0),
+            op.get(4, "is_causal", False),
+            op.kwargs.get("attn_mask"),
+        )
     elif named.endswith(("efficient_attention", "cudnn_attention")):
-        mask, dropout, causal = op.args[3], op.get(5, "dropout_p", 0.0), op.get(6, "is_causal", False)
+        mask, dropout, causal = (
+            op.args[3],
+            op.get(5, "dropout_p", 0.0),
+            op.get(6, "is_causal", False),
+        )
     elif named.endswith("flash_attention"):
         mask, dropout, causal = None, op.get(3, "dropout_p", 0.0), op.get(4, "is_causal", False)
     else:
-        mask, dropout, causal = op.get(3, "attn_mask"), op.get(4, "dropout_p", 0.0), op.get(5, "is_causal", False)
+        mask, dropout, causal = (
+            op.get(3, "attn_mask"),
+            op.get(4, "dropout_p", 0.0),
+            op.get(5, "is_causal", False),
+        )
     if dropout or q.dim() != 4 or q.shape[1] != k.shape[1]:
         return None
     scale = op.kwargs.get("scale") or 1 / math.sqrt(q.shape[-1])
@@ -315,7 +347,9 @@ def attention(op: Inputs) -> list[Truth] | None:
     flat = [op.f64(t.reshape(-1, *t.shape[2:])[heads]) for t in (q, k, v)]
     hidden = None
     if mask is not None:
-        whole = mask.expand(*q.shape[:2], q.shape[2], k.shape[2]).reshape(-1, q.shape[2], k.shape[2])
+        whole = mask.expand(*q.shape[:2], q.shape[2], k.shape[2]).reshape(
+            -1, q.shape[2], k.shape[2]
+        )
         hidden = op.f64(whole[heads])
         if hidden.dtype == bool:
             hidden = xp.where(hidden, 0.0, -xp.inf)
@@ -334,7 +368,9 @@ def attention(op: Inputs) -> list[Truth] | None:
     got = op.f64(op.outs[0].reshape(-1, *op.outs[0].shape[2:])[heads])
     op.extra["inner"] = op.dtype  # the weights are rounded to the dtype of v before their product
     made = Noisy(op, flat, function)
-    return made.truths([got], length=k.shape[2] + q.shape[-1], axis=0, share=len(heads) / (q.shape[0] * q.shape[1]))
+    return made.truths(
+        [got], length=k.shape[2] + q.shape[-1], axis=0, share=len(heads) / (q.shape[0] * q.shape[1])
+    )
 
 
 @formula("aten.embedding")
@@ -364,7 +400,13 @@ def embedding_backward(op: Inputs) -> list[Truth]:
     xp.add.at(absolute, at[keep], xp.abs(flat[keep]))
     # some kernels add in the dtype of the gradient, one after the other
     bound = product_bound(
-        xp, values, absolute, int(often.max(initial=1)), accumulate=op.dtype, result=op.dtype, sure=8.0
+        xp,
+        values,
+        absolute,
+        int(often.max(initial=1)),
+        accumulate=op.dtype,
+        result=op.dtype,
+        sure=8.0,
     )
     return [Truth(values, op.f64(op.outs[0]), bound, rule="rounding bound", axis=0)]
 
@@ -424,7 +466,9 @@ def mse_loss(op: Inputs) -> list[Truth]:
         return [op.xp.asarray((square, square.mean(), square.sum())[reduction])]
 
     inputs = [op.f64(t) for t in op.args[:2]]
-    return Noisy(op, inputs, function).truths([op.f64(op.outs[0])], length=inputs[0].size, axis=None)
+    return Noisy(op, inputs, function).truths(
+        [op.f64(op.outs[0])], length=inputs[0].size, axis=None
+    )
 
 
 @formula("aten.mse_loss_backward")

@@ -10,11 +10,13 @@ from reefwatch.gather.numerics.formula import Inputs
 from reefwatch.measure.rounding import UNIT, last_place
 
 TRIES, MANY = 2, 8
-"""How often the inputs are moved; `MANY` where an output is too small to take a typical change of."""
+"""How often the inputs are moved; `MANY` where an output is too small for a typical change."""
 SMALL = 64
 FACTOR = 16.0
-"""Times the change that one unit in the inputs makes. Healthy kernels stay below a third of the bound
-(scripts/verify/numerics.py prints the margin)."""
+"""Times the change that one unit in the inputs makes. Healthy kernels stay well below
+the bound (scripts/verify/numerics.py prints the margin)."""
+NARROW = 4.0
+"""The same where intermediate results are rounded to 16 bits: once each."""
 MOVE = 2.0**-26
 """Relative move of the inputs: large against float64, small against what bends a function."""
 
@@ -30,16 +32,20 @@ def allowed(
     """How far each element of each output may be off; as arrays of the outputs' shapes.
 
     The last place of the output's dtype, and `FACTOR` units of the inner dtype through the formula,
-    more for long sums. `kinds` are the dtypes of the outputs, where they are not all that of the first. The change is that of the element itself or the typical one of its
-    slice, whichever is larger. Source: first-order backward error analysis, Higham, section 1.5.
+    more for long sums. `kinds` are the dtypes of the outputs, where they are not all that of the
+    first. The change is that of the element itself or the typical one of its slice, whichever is
+    larger. Source: first-order backward error analysis, Higham, section 1.5.
     """
     xp = op.xp
-    inner = UNIT[op.extra.get("inner", op.compute)]
-    growth = FACTOR * (1 + math.log2(max(length, 1)) / 4) * inner / MOVE
+    inner = op.extra.get("inner", op.compute)
+    factor = FACTOR if inner == op.compute else NARROW
+    growth = factor * (1 + math.log2(max(length, 1)) / 4) * UNIT[inner] / MOVE
     generator = xp.random.RandomState(1)
     moved = [xp.zeros(value.shape) for value in values]
-    for _ in range(TRIES if min(value.size for value in values) > SMALL else MANY):
-        near = [_move(xp, generator, array) for array in inputs]
+    tries = TRIES if min(value.size for value in values) > SMALL else MANY
+    for turn in range(tries + 1):
+        # the last time all together: the errors of a long sum need not be independent
+        near = [_move(xp, generator, array, turn == tries) for array in inputs]
         for kept, value, other in zip(moved, values, function(*near), strict=True):
             change = xp.abs(other - value)
             xp.maximum(kept, xp.where(xp.isfinite(change), change, 0.0), out=kept)
@@ -50,9 +56,11 @@ def allowed(
     ]
 
 
-def _move(xp: Any, generator: Any, array: Any) -> Any:
+def _move(xp: Any, generator: Any, array: Any, together: bool) -> Any:
     if array.dtype.kind != "f":
         return array
+    if together:
+        return array * (1 + MOVE)
     signs = generator.randint(0, 2, array.shape) * 2 - 1
     return array * (1 + signs * MOVE)
 

@@ -1,4 +1,4 @@
-"""What is known of an op before it is judged: what it writes, and whether it can be judged at all."""
+"""What is known of an op before it is judged: what it writes, and whether it can be judged."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 _MADE = frozenset(
-    "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like "
-    "new_ones full full_like new_full arange scalar_tensor eye linspace fill_ fill zero_ resize_ set_ "
-    "_local_scalar_dense item is_same_size sym_size _has_compatible_shallow_copy_type record_stream "
-    "lift_fresh detach detach_ requires_grad_ _unsafe_view _reshape_alias".split()
+    """empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones
+    ones_like new_ones full full_like new_full arange scalar_tensor eye linspace fill_ fill zero_
+    resize_ set_ _local_scalar_dense item is_same_size sym_size record_stream lift_fresh detach
+    detach_ requires_grad_ _unsafe_view _reshape_alias""".split()  # noqa: SIM905
 )
 """Ops that make or rearrange, and compute nothing that could be wrong by rounding."""
 _SPACES = ("aten", "prims")

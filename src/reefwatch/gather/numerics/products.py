@@ -20,7 +20,7 @@ SURE = 8.0
 def _truth(
     op: Inputs, left: Any, right: Any, got: Any, more: Any = None, scale: float = 1.0, **kw: Any
 ) -> Truth:
-    """left @ right * scale + more, with its bound; (..., M, K) @ (..., K, C)."""
+    """Left @ right * scale + more, with its bound; (..., M, K) @ (..., K, C)."""
     xp = op.xp
     values = left @ right * scale
     absolute = xp.abs(left) @ xp.abs(right) * abs(scale)
@@ -36,7 +36,9 @@ def _truth(
     return Truth(values, got, allowed, rule="rounding bound", **kw)
 
 
-def _pick(op: Inputs, left: Any, right: Any, out: Any, bias: Any, beta: float, alpha: float) -> list[Truth]:
+def _pick(
+    op: Inputs, left: Any, right: Any, out: Any, bias: Any, beta: float, alpha: float
+) -> list[Truth]:
     """Few rows with all columns, and all rows with few columns, where the whole is too large.
 
     left (M, K), right (K, C), out (M, C); bias broadcasts to out.
@@ -54,7 +56,9 @@ def _pick(op: Inputs, left: Any, right: Any, out: Any, bias: Any, beta: float, a
         part = None if more is None else op.f64(more[at][:, to]) * beta
         got = op.f64(out[at][:, to])
         a, b = op.f64(left[at]), op.f64(right[:, to])
-        found.append(_truth(op, a, b, got, part, alpha, axis=1, share=got.size / max(out.numel(), 1)))
+        found.append(
+            _truth(op, a, b, got, part, alpha, axis=1, share=got.size / max(out.numel(), 1))
+        )
     return found
 
 
@@ -124,7 +128,7 @@ class Window:
         self.groups = int(op.args[place + 5])
 
     def padded(self, xp: Any, x: Any) -> Any:
-        """x (N, C, *space) with its zeros around."""
+        """X (N, C, *space) with its zeros around."""
         return xp.pad(x, [(0, 0), (0, 0), *((p, p) for p in self.padding)])
 
     def windows(self, xp: Any, padded: Any, space: Any) -> Any:
@@ -147,7 +151,7 @@ class Window:
     "aten.miopen_convolution",
 )
 def convolution(op: Inputs) -> list[Truth] | None:
-    """x (N, C, *space), weight (O, C/groups, *kernel), out (N, O, *out): all channels, P positions."""
+    """x (N, C, *space), weight (O, C/groups, *kernel), out (N, O, *out): channels at P places."""
     if op.name.split(".")[1] not in ("convolution", "_convolution"):
         return None
     xp, x, weight, bias, out = op.xp, op.args[0], op.args[1], op.args[2], op.outs[0]
@@ -162,7 +166,8 @@ def convolution(op: Inputs) -> list[Truth] | None:
     at = spread(positions, max(4, room // len(images)), op.turn)
     ahead = geometry.windows(xp, geometry.padded(xp, op.f64(x[images])), space)
     places = xp.unravel_index(xp.asarray(at), tuple(space))
-    patches = ahead[(slice(None), slice(None), *places)]  # (N, C, P, *kernel)
+    chosen = (slice(None), slice(None), *places)
+    patches = ahead[chosen]  # (N, C, P, *kernel)
     patches = xp.moveaxis(patches, 2, 1).reshape(len(images), len(at), geometry.groups, taps)
     filters = op.f64(weight).reshape(geometry.groups, -1, taps)
     left = xp.moveaxis(patches, 2, 0).reshape(geometry.groups, -1, taps)
@@ -181,7 +186,9 @@ def convolution(op: Inputs) -> list[Truth] | None:
 def convolution_backward(op: Inputs) -> list[Truth] | None:
     """(grad_input, grad_weight, grad_bias); grad_out (N, O, *out), x (N, C, *space)."""
     grad, x, weight = op.args[0], op.args[1], op.args[2]
-    shifted = Inputs(op.xp, op.name, op.args, op.kwargs, op.outs, op.dtype, op.compute, op.loose, op.turn)
+    shifted = Inputs(
+        op.xp, op.name, op.args, op.kwargs, op.outs, op.dtype, op.compute, op.loose, op.turn
+    )
     geometry = Window(shifted, weight, 4)
     if geometry.transposed or x.dim() != weight.dim() or geometry.groups != 1:
         return None
@@ -217,13 +224,14 @@ def _grad_input(op: Inputs, geometry: Window, grad: Any, x: Any, weight: Any) ->
     padded = geometry.padded(xp, xp.zeros((len(images), *x.shape[1:])))
     absolute = xp.zeros_like(padded)
     for tap in _taps(op, geometry):
-        piece = filters[(slice(None), slice(None), *tap)]  # (O, C)
+        one = (slice(None), slice(None), *tap)
+        piece = filters[one]  # (O, C)
         at = (slice(None), slice(None), *_hit(geometry, tap, grad.shape[2:]))
         padded[at] += xp.moveaxis(xp.tensordot(piece, back, (0, 1)), 0, 1)
         absolute[at] += xp.moveaxis(xp.tensordot(xp.abs(piece), xp.abs(back), (0, 1)), 0, 1)
     inner = tuple(slice(p, p + n) for p, n in zip(geometry.padding, x.shape[2:], strict=True))
-    values = padded[(slice(None), slice(None), *inner)]
-    absolute = absolute[(slice(None), slice(None), *inner)]
+    inside = (slice(None), slice(None), *inner)
+    values, absolute = padded[inside], absolute[inside]
     length = weight.shape[0] * math.prod(geometry.kernel)
     return _bounded(op, values, absolute, op.f64(op.outs[0][images]), length, 0, 1, x.numel())
 
@@ -245,8 +253,8 @@ def _grad_weight(op: Inputs, geometry: Window, grad: Any, x: Any) -> list[Truth]
         absolute = xp.zeros_like(values)
         axes = [0, *range(2, grad.dim())]
         for tap in _taps(op, geometry):
-            piece = padded[(slice(None), slice(None), *_hit(geometry, tap, grad.shape[2:]))]
-            at = (slice(None), slice(None), *tap)
+            hit = (slice(None), slice(None), *_hit(geometry, tap, grad.shape[2:]))
+            piece, at = padded[hit], (slice(None), slice(None), *tap)
             values[at] = xp.tensordot(back, piece, (axes, axes))
             absolute[at] = xp.tensordot(xp.abs(back), xp.abs(piece), (axes, axes))
         got = op.f64(weight[outs][:, ins])
@@ -271,7 +279,13 @@ def _bounded(
     )
     allowed = allowed + 2 * op.loose * absolute
     return Truth(
-        values, got, allowed, rule="rounding bound", axis=axis, output=output, share=got.size / max(of, 1)
+        values,
+        got,
+        allowed,
+        rule="rounding bound",
+        axis=axis,
+        output=output,
+        share=got.size / max(of, 1),
     )
 
 
@@ -294,7 +308,9 @@ def total(op: Inputs) -> list[Truth] | None:
     allowed = product_bound(
         op.xp, summed, absolute, length, accumulate=op.compute, result=op.dtype, sure=SURE
     )
-    return [Truth(summed.reshape(got.shape), got, allowed.reshape(got.shape), rule="rounding bound")]
+    return [
+        Truth(summed.reshape(got.shape), got, allowed.reshape(got.shape), rule="rounding bound")
+    ]
 
 
 def rounded(op: Inputs, values: Any, terms: Any) -> Any:

@@ -1,7 +1,7 @@
 """Each op of an examined step computed once more, in float64, from its own inputs.
 
-Asked for by `--truth`. Sees wrong kernels; a model that computes the wrong thing with right kernels is the
-reference's to find. Everything here reads; nothing is written to a tensor of the run.
+Asked for by `--truth`. Sees wrong kernels; a model that computes the wrong thing with right kernels
+is the reference's to find. Everything here reads; nothing is written to a tensor of the run.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class Truth(Instrument):
         self._write()
         sink = self._tools.sink
         if self._numpy is None:
-            sink.fact("numerics.truth", Unknown("the truth is computed with numpy, which is missing"))
+            sink.fact(
+                "numerics.truth", Unknown("the truth is computed with numpy, which is missing")
+            )
             return
         if not self._steps:
             sink.fact("numerics.truth", Unknown("no step was examined"))
@@ -117,7 +119,7 @@ class Truth(Instrument):
         judged = {key[0] for key in self._turns}
         unproven = {reason: len(keys) for reason, keys in self._reasons.items()}
         left = {key[0] for key in self._left} - judged
-        value = {
+        value: dict[str, Any] = {
             "judged": len(judged),
             "of": len(judged | left | {key[0] for keys in self._reasons.values() for key in keys}),
             "calls": len(self._turns),
@@ -125,7 +127,10 @@ class Truth(Instrument):
             "unproven": unproven,
             "seconds": self._spent,
         }
-        sink.fact("numerics.truth", Evidence("numerics.truth", value, source="float64, from each op's inputs"))
+        sink.fact(
+            "numerics.truth",
+            Evidence("numerics.truth", value, source="float64, from each op's inputs"),
+        )
 
     # -- one op -----------------------------------------------------------------------------
 
@@ -151,7 +156,9 @@ class Truth(Instrument):
             with self._numpy.errstate(all="ignore"):
                 self._measure(op, plan, call, key)
         except Exception as error:  # one formula that fails is no reason to judge nothing
-            self._unproven(f"the formula of {call.name} failed: {type(error).__name__}: {error}", key)
+            self._unproven(
+                f"the formula of {call.name} failed: {type(error).__name__}: {error}", key
+            )
 
     def _measure(self, op: Inputs, plan: Plan, call: Any, key: Any) -> None:
         made = find(call.name)
@@ -168,7 +175,9 @@ class Truth(Instrument):
             row = measure(self._numpy, one, kind if kind in UNIT else "f64")
             self._keep(key, call, row, witness, kind, out)
 
-    def _keep(self, key: Any, call: Any, row: dict[str, Any], witness: str, kind: str, out: Any) -> None:
+    def _keep(
+        self, key: Any, call: Any, row: dict[str, Any], witness: str, kind: str, out: Any
+    ) -> None:
         site = call.site
         row.update(
             op=call.name,
@@ -187,7 +196,10 @@ class Truth(Instrument):
             row["judged"] = 1
         else:
             row["judged"] = kept["judged"] = kept["judged"] + 1
-            if (row["error"], row.get("deviations", 0)) > (kept["error"], kept.get("deviations", 0)):
+            if (row["error"], row.get("deviations", 0)) > (
+                kept["error"],
+                kept.get("deviations", 0),
+            ):
                 self._rows[key, row["output"]] = row
         self._changed.add(id(self._rows[key, row["output"]]))
         self._new = True

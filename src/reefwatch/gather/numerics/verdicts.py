@@ -15,8 +15,8 @@ FEWEST = 4
 def measure(xp: Any, told: Truth, dtype: str) -> dict[str, Any]:
     """The worst element and the worst slice of one output.
 
-    `error` is the largest error over what is allowed there (1 is the limit); infinite where a finite
-    value should be and is not, or the other way round.
+    `error` is the largest error over what is allowed there (1 is the limit); infinite where a
+    finite value should be and is not, or the other way round.
     """
     values = xp.asarray(told.values, float) if not told.exact else xp.asarray(told.values)
     got = xp.asarray(told.got)
@@ -72,8 +72,12 @@ def _ratio(xp: Any, values: Any, got: Any, allowed: Any, dtype: str) -> Any:
 
 def _slices(xp: Any, row: dict[str, Any], values: Any, got: Any, allowed: Any, axis: int) -> None:
     axis %= got.ndim
-    parts = [xp.moveaxis(array, axis, 0).reshape(got.shape[axis], -1) for array in (got, values, allowed)]
-    if parts[0].shape[1] < FEWEST or not (xp.isfinite(parts[0]).all() and xp.isfinite(parts[1]).all()):
+    parts = [
+        xp.moveaxis(array, axis, 0).reshape(got.shape[axis], -1) for array in (got, values, allowed)
+    ]
+    if parts[0].shape[1] < FEWEST or not (
+        xp.isfinite(parts[0]).all() and xp.isfinite(parts[1]).all()
+    ):
         return
     worst = worst_slope(xp, *parts)
     row.update(slice=worst.index, axis=axis, slope=worst.slope, deviations=worst.deviations)

@@ -38,8 +38,8 @@ LIMIT = Tolerance(
 def elements(case: Case) -> Iterator[Finding]:
     """Each element that was computed again is as near to the truth as rounding allows.
 
-    The truth is the same op in float64 on the CPU, by a formula of this project's own where there is
-    one, from the inputs that the op had in the run.
+    The truth is the same op in float64 on the CPU, by a formula of this project's own where there
+    is one, from the inputs that the op had in the run.
 
     Why: a kernel that is wrong runs to the end, and the loss mostly still falls.
     Fix: see the op, the shape and the element; try another backend for this op, or another version.
@@ -47,12 +47,16 @@ def elements(case: Case) -> Iterator[Finding]:
     Mary, SIAM J. Sci. Comput. 41(5), 2019.
     """
     rows = [event.data for event in case.rows("numerics.op")]
-    wrong = sorted((one for one in rows if LIMIT.exceeded_by(one["error"])), key=lambda one: -one["error"])
+    wrong = sorted(
+        (one for one in rows if LIMIT.exceeded_by(one["error"])), key=lambda one: -one["error"]
+    )
     for group in by_op(wrong):
         one = group[0]
         at = ", ".join(map(str, one["index"]))
         off = (
-            "differs" if one["rule"] == "exact" else f"is {one['error']:.3g} times farther off than rounding allows"
+            "differs"
+            if one["rule"] == "exact"
+            else f"is {one['error']:.3g} times farther off than rounding allows"
         )
         yield finding(
             group,
@@ -60,5 +64,6 @@ def elements(case: Case) -> Iterator[Finding]:
             f"{one['truth']:.9g}; it {off} ({one['wrong']} of {one['elements']} elements)",
             Evidence("error", one["error"], LIMIT.unit, f"{one['witness']} in float64"),
             Evidence("wrong elements", one["wrong"], "elements"),
-            why=f"rule: {one['rule']}; the tolerance that would have passed is {one['error']:.3g} times the bound",
+            why=f"rule: {one['rule']}; the tolerance that would have passed is {one['error']:.3g} "
+            "times the bound",
         )

@@ -14,8 +14,8 @@ from reefwatch.judge.numerics_truth import ASKED, by_op, covers, doubt, finding,
 LIMIT = Tolerance(
     8.0,
     "standard deviations",
-    "errors of rounding average out: by Hoeffding's inequality a slope is this far from 1 by chance in "
-    "fewer than one of 10^13 slices",
+    "errors of rounding average out: by Hoeffding's inequality a slope is this far from 1 by "
+    "chance in fewer than one of 10^13 slices",
 )
 
 
