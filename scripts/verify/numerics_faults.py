@@ -318,7 +318,7 @@ def watched(step: Step, steps: int = 3) -> list[str]:
         ]
         errored = [name for name in watch.report.records[0].facts if name.startswith("errored")]
         if errored:
-            raise SystemExit(f"an instrument failed: {watch.report.records[0].facts[errored[0]]}")
+            raise RuntimeError(f"an instrument failed: {watch.report.records[0].facts[errored[0]]}")
     return found
 
 

@@ -33,6 +33,12 @@ def run(
     config: str | os.PathLike[str] | None = None,
     baseline: str | os.PathLike[str] | None = None,
     truth: bool = False,
+    record: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    perturb: int = 0,
+    noise: int = 0,
+    light: bool = False,
+    most: int | None = None,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -45,7 +51,7 @@ def run(
     is `-SIGINT` when the process should die of Ctrl-C. `say` takes one-line messages, `end_screen`
     the report; `exports` names further files by format. Raises UsageError before anything runs.
     """
-    from reefwatch.api import judging
+    from reefwatch.api import judging, references
     from reefwatch.api.session import Session
     from reefwatch.core.report import ExitPolicy, exit_code
     from reefwatch.gather import runner
@@ -60,6 +66,11 @@ def run(
         baseline=baseline,
         scrub=scrub,
         truth=truth,
+        record=record,
+        against=against,
+        light=light,
+        noise=noise,
+        most=most,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -81,6 +92,9 @@ def run(
                 code = exit_code(report, policy or ExitPolicy(), code)
                 if code != ending.code:
                     session.let_others_end(report)
+        if perturb and record is not None and session.launch.rank == 0 and not ending.code:
+            with session.guarded("noise of the reference"):
+                references.measure_noise(settings, perturb, argv, module, session.say)
     except KeyboardInterrupt:
         return -signal.SIGINT
     return -signal.SIGINT if ending.interrupted else code
@@ -105,6 +119,9 @@ class watch:
         config: str | os.PathLike[str] | None = None,
         baseline: str | os.PathLike[str] | None = None,
         truth: bool = False,
+        record: str | os.PathLike[str] | None = None,
+        against: str | os.PathLike[str] | None = None,
+        light: bool = False,
     ) -> None:
         self._settings = Settings.of(
             claim,
@@ -116,6 +133,9 @@ class watch:
             baseline=baseline,
             scrub=scrub,
             truth=truth,
+            record=record,
+            against=against,
+            light=light,
         )
         self._session: Session | None = None
         self._report: Report | None = None

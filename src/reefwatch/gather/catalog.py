@@ -21,7 +21,11 @@ CATALOG = (
     ("perf.loader", "Loader"),
 )
 """Module below `reefwatch.gather`, and class."""
-ASKED = {"truth": ("numerics.truth", "Truth")}
+ASKED = {
+    "reference_writer": ("numerics.reference", "Recorder"),
+    "against": ("numerics.reference", "Follower"),
+    "truth": ("numerics.truth", "Truth"),
+}
 """Those that an option asks for, by its name; last, so that they see what the others left alone."""
 
 

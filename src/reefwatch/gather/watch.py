@@ -96,6 +96,7 @@ class Watch:
         self._gate = Gate(sink)
         self._panel = Panel(instruments, self._gate)
         self._scheduler = Scheduler(exam, budget, perf_counter)
+        self._scheduler.wanted = frozenset((options or {}).get("ladder", ()))
         self._cycles = Cycles()
         self._roots = Cycles()
         self._strict = frozenset(strict)

@@ -92,13 +92,26 @@ def find(name: str) -> Formula | None:
 
 
 def to_numpy(tensor: Any) -> Any:
-    """A tensor as numpy: floats as float64 (exact for all but float64 itself, which it is)."""
+    """A tensor as numpy: floats as float64, which is exact.
+
+    No kernel of torch's takes part on the CPU: the one under judgement may be that of a cast.
+    """
+    import numpy
+    import torch
+
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype == torch.bfloat16:  # the upper half of a float32
+        halves = tensor.view(torch.int16).numpy().view(numpy.uint16)
+        return (halves.astype(numpy.uint32) << 16).view(numpy.float32).astype(numpy.float64)
+    if tensor.dtype in (torch.float32, torch.float16, torch.float64):
+        return tensor.numpy().astype(numpy.float64)
     if tensor.is_floating_point():
-        tensor = tensor.double()
-    return tensor.resolve_conj().resolve_neg().numpy() if tensor.is_complex() else tensor.numpy()
+        return tensor.double().numpy()
+    return tensor.numpy()
 
 
 def spread(count: int, most: int, turn: int) -> list[int]:

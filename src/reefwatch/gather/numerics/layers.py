@@ -341,36 +341,118 @@ def attention(op: Inputs) -> list[Truth] | None:
         )
     if dropout or q.dim() != 4 or q.shape[1] != k.shape[1]:
         return None
-    scale = op.kwargs.get("scale") or 1 / math.sqrt(q.shape[-1])
-    room = max(1, MOST // max(q.shape[2] * k.shape[2], 1))
-    heads = spread(q.shape[0] * q.shape[1], room, op.turn)
-    flat = [op.f64(t.reshape(-1, *t.shape[2:])[heads]) for t in (q, k, v)]
-    hidden = None
-    if mask is not None:
-        whole = mask.expand(*q.shape[:2], q.shape[2], k.shape[2]).reshape(
-            -1, q.shape[2], k.shape[2]
-        )
-        hidden = op.f64(whole[heads])
-        if hidden.dtype == bool:
-            hidden = xp.where(hidden, 0.0, -xp.inf)
-    if causal:
-        future = xp.where(xp.tri(q.shape[2], k.shape[2], dtype=bool), 0.0, -xp.inf)
-        hidden = future if hidden is None else hidden + future
+    seen = Heads(op, q, k, mask, bool(causal))
+    flat = [seen.take(t) for t in (q, k, v)]
 
     def function(a: Any, b: Any, c: Any) -> list[Any]:
-        scores = a @ xp.swapaxes(b, -1, -2) * scale
-        scores = scores if hidden is None else scores + hidden
-        top = scores.max(-1, keepdims=True)
-        power = xp.exp(scores - xp.where(xp.isfinite(top), top, 0.0))
-        whole = power.sum(-1, keepdims=True)
-        return [power @ c / xp.where(whole > 0, whole, 1.0)]
+        weights, logs = seen.weights(a, b)
+        return [weights @ c, logs]
 
-    got = op.f64(op.outs[0].reshape(-1, *op.outs[0].shape[2:])[heads])
+    logs = op.outs[1] if len(op.outs) > 1 else None
+    told = logs is not None and tuple(logs.shape) == tuple(q.shape[:3]) and logs.numel() > 0
+    got = [seen.take(op.outs[0]), seen.take(logs) if told and logs is not None else None]
     op.extra["inner"] = op.dtype  # the weights are rounded to the dtype of v before their product
-    made = Noisy(op, flat, function)
-    return made.truths(
-        [got], length=k.shape[2] + q.shape[-1], axis=0, share=len(heads) / (q.shape[0] * q.shape[1])
+    length = k.shape[2] + q.shape[-1]
+    return Noisy(op, flat, function).truths(got, length=length, axis=0, share=seen.share)
+
+
+class Heads:
+    """The heads that are judged of one attention, with their mask."""
+
+    def __init__(self, op: Inputs, q: Any, k: Any, mask: Any, causal: bool) -> None:
+        xp, self.op = op.xp, op
+        count, queries, keys = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
+        self.at = spread(count, max(1, MOST // max(queries * keys, 1)), op.turn)
+        self.share = len(self.at) / count
+        self.scale = op.kwargs.get("scale") or 1 / math.sqrt(q.shape[-1])
+        self.hidden = None
+        if mask is not None:
+            whole = mask.expand(*q.shape[:2], queries, keys).reshape(-1, queries, keys)
+            self.hidden = op.f64(whole[self.at])
+            if self.hidden.dtype == bool:
+                self.hidden = xp.where(self.hidden, 0.0, -xp.inf)
+        if causal:
+            future = xp.where(xp.tri(queries, keys, dtype=bool), 0.0, -xp.inf)
+            self.hidden = future if self.hidden is None else self.hidden + future
+
+    def take(self, t: Any) -> Any:
+        """(N, H, ...) to (heads, ...), in float64."""
+        return self.op.f64(t.reshape(-1, *t.shape[2:])[self.at])
+
+    def weights(self, q: Any, k: Any, logs: Any = None) -> tuple[Any, Any]:
+        """softmax(q k^T scale + mask) and the logarithm of its divisor, which may be given."""
+        xp = self.op.xp
+        scores = q @ xp.swapaxes(k, -1, -2) * self.scale
+        scores = scores if self.hidden is None else scores + self.hidden
+        if logs is not None:
+            return xp.exp(scores - logs[..., None]), logs
+        top = scores.max(-1, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, 0.0)
+        power = xp.exp(scores - top)
+        whole = power.sum(-1, keepdims=True)
+        return power / xp.where(whole > 0, whole, 1.0), (top + xp.log(whole))[..., 0]
+
+
+@formula(
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten._scaled_dot_product_flash_attention_backward",
+    "aten._scaled_dot_product_efficient_attention_backward",
+)
+def attention_backward(op: Inputs) -> list[Truth] | None:
+    """Gradients of q, k and v; grad_out (N, H, L, D)."""
+    named = op.name.split(".")[1]
+    grad, q, k, v = op.args[:4]
+    if "for_cpu" in named:
+        dropout, causal, mask = op.args[6], op.args[7], op.kwargs.get("attn_mask")
+    elif "efficient" in named:
+        mask, dropout, causal = op.args[4], op.args[9], op.get(11, "is_causal", False)
+    else:
+        mask, dropout, causal = None, op.args[10], op.args[11]
+    if dropout or q.dim() != 4 or q.shape[1] != k.shape[1]:
+        return None
+    seen = Heads(op, q, k, mask, bool(causal))
+    out, logs = op.args[5:7] if "efficient" in named else op.args[4:6]
+    flat = [seen.take(t) for t in (grad, q, k, v, out)]
+    if tuple(logs.shape) == tuple(q.shape[:3]):
+        flat.append(seen.take(logs))
+
+    def function(g: Any, a: Any, b: Any, c: Any, o: Any, *given: Any) -> list[Any]:
+        # from what the forward kept, as kernels do: where terms cancel, its rounding is left
+        weights, _ = seen.weights(a, b, *given)
+        inner = g @ xp.swapaxes(c, -1, -2)
+        inner = weights * (inner - (g * o).sum(-1, keepdims=True))
+        back = xp.swapaxes(inner, -1, -2)
+        return [inner @ b * seen.scale, back @ a * seen.scale, xp.swapaxes(weights, -1, -2) @ g]
+
+    op.extra["inner"] = op.dtype
+    got = [None if out is None or not out.numel() else seen.take(out) for out in op.outs[:3]]
+    length = k.shape[2] + q.shape[-1]
+    return Noisy(op, flat, function).truths(got, length=length, axis=0, share=seen.share)
+
+
+@formula("aten.native_dropout")
+def dropout(op: Inputs) -> list[Truth] | None:
+    """The mask is a draw; that it is applied, scaled, and drawn about as often as asked, is not."""
+    from reefwatch.gather.numerics.pointwise import Sampled, judged
+
+    xp, chance, training = op.xp, op.args[1], op.args[2]
+    if training is False or not 0 < chance < 1:
+        return None
+    take = Sampled(op, op.outs[0])
+    mask = take(op.outs[1])
+    told = judged(op, take, take(op.args[0]) * mask / (1 - chance), 0.0, 2)
+    kept, count = float(op.outs[1].sum()), op.outs[1].numel()
+    spread_of = math.sqrt(count * chance * (1 - chance))
+    told.append(
+        Truth(
+            xp.asarray(count * (1 - chance)),
+            xp.asarray(kept),
+            xp.asarray(8 * spread_of + 1),
+            rule="share of the mask",
+            output=0,
+        )
     )
+    return told
 
 
 @formula("aten.embedding")

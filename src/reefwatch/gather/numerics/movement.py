@@ -101,3 +101,17 @@ def _bounds(start: Any, stop: Any, length: int) -> tuple[int, int]:
         end = end + length if end < 0 else end
         ends.append(max(0, min(int(end), length)))
     return ends[0], ends[1]
+
+
+@formula("aten.unsafe_split", "aten.split_copy", "aten.unsafe_chunk")
+def split(op: Inputs) -> list[Truth] | None:
+    x, axis = op.args[0], op.get(2, "dim", 0)
+    if x.numel() > MOST or x.is_complex():
+        return None
+    whole, begin, told = op.f64(x), 0, []
+    for place, out in enumerate(op.outs):
+        end = begin + out.shape[axis]
+        at = (slice(None),) * (axis % x.dim()) + (slice(begin, end),)
+        told.append(Truth(whole[at], op.f64(out), exact=True, rule="exact", output=place))
+        begin = end
+    return told

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reefwatch.gather.numerics.formula import find
+
 _MADE = frozenset(
     """empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones
     ones_like new_ones full full_like new_full arange scalar_tensor eye linspace fill_ fill zero_
@@ -62,7 +64,8 @@ class Plans:
         if bare in _MADE or (views and not writes):
             return Plan(name, writes, names, silent=True)
         if self._torch.Tag.nondeterministic_seeded in func.tags:
-            return Plan(name, writes, names, reason="random: another draw is as right")
+            random = "random: another draw is as right"
+            return Plan(name, writes, names, reason="" if find(name) else random)
         return Plan(name, writes, names)
 
     def copied(self, plan: Plan, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -151,7 +151,7 @@ class Window:
     "aten.miopen_convolution",
 )
 def convolution(op: Inputs) -> list[Truth] | None:
-    """x (N, C, *space), weight (O, C/groups, *kernel), out (N, O, *out): channels at P places."""
+    """All channels at P places: x (N, C, *), weight (O, C/groups, *kernel), out (N, O, *)."""
     if op.name.split(".")[1] not in ("convolution", "_convolution"):
         return None
     xp, x, weight, bias, out = op.xp, op.args[0], op.args[1], op.args[2], op.outs[0]
