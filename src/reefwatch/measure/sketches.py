@@ -1,7 +1,7 @@
 """A tensor in a few hundred numbers, and how far two of them are apart. Plain Python, no arrays.
 
-A sketch is `{"dtype", "shape", "norm", "bad", "at", "axis", "slices"}`: the L2 norm, the number
-of elements that are not finite, the values at fixed positions, the L2 norm of each slice of an axis.
+A sketch is `{"dtype", "shape", "norm", "bad", "at", "axis", "slices"}`: the L2 norm, how many
+elements are not finite, the values at fixed positions, and the L2 norm of each slice of one axis.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def distance(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
     """How far `two` is from `one`, relative to `one`: by value, by norm, and by slice.
 
     `value` is the relative L2 distance of the values told, `norm` that of the norms, `slice` the
-    largest of the slices (against the root mean square of all, so that an empty one does not count),
+    largest of the slices (against the root mean square of all: an empty one does not count),
     `bad` whether other elements are finite.
     """
     if one["bad"] or two["bad"]:
@@ -64,7 +64,7 @@ def distance(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_kind(one: Mapping[str, Any], two: Mapping[str, Any]) -> str:
-    """ "" when two sketches can be compared, else what differs."""
+    """What differs in kind, so that two sketches cannot be compared; empty when they can."""
     for part in ("dtype", "shape"):
         if list(one[part]) != list(two[part]):
             return f"{part} {_words(one[part])} became {_words(two[part])}"

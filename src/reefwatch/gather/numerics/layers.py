@@ -317,7 +317,7 @@ def group_norm_backward(op: Inputs) -> list[Truth]:
 )
 def attention(op: Inputs) -> list[Truth] | None:
     """Q (N, H, L, D), k and v (N, H, S, D); the output alone is judged, dropout is not."""
-    xp, q, k, v = op.xp, op.args[0], op.args[1], op.args[2]
+    q, k, v = op.args[:3]
     named = op.name.split(".")[1]
     if named.endswith("for_cpu"):
         dropout, causal, mask = (
@@ -400,7 +400,7 @@ class Heads:
 )
 def attention_backward(op: Inputs) -> list[Truth] | None:
     """Gradients of q, k and v; grad_out (N, H, L, D)."""
-    named = op.name.split(".")[1]
+    xp, named = op.xp, op.name.split(".")[1]
     grad, q, k, v = op.args[:4]
     if "for_cpu" in named:
         dropout, causal, mask = op.args[6], op.args[7], op.kwargs.get("attn_mask")

@@ -163,7 +163,7 @@ class Rows(Instrument):
 
 
 class Recorder(Rows):
-    """`run --record REF`. With a noise seed, an active mode: the first step's floats move one ulp."""
+    """`run --record REF`. With a noise seed, active: the first step's floats move one ulp."""
 
     name = "numerics.record"
 
