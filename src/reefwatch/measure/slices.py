@@ -22,15 +22,30 @@ def worst_slope(xp: Any, result: Any, truth: Any, allowed: Any, *, bias: float =
 
     Rounding errors with bounds `allowed`, independent and of zero mean, move the slope by a
     standard deviation of at most sqrt(sum((allowed * truth)^2)) / sum(truth^2): they average out as
-    1/sqrt(n), which a factor on the whole slice does not. `bias` is a relative error that need not
-    average out (one unit of the accumulator, say).
+    1/sqrt(n), which a factor on the whole slice does not. Elements of equal truth are rounded
+    alike, so they count as one. `bias` is a relative error that need not average out (TF32 cuts
+    bits off, a shared statistic is off by some units).
     Source: ordinary least squares; Hoeffding's inequality bounds the tail for bounded errors.
     """
     power = xp.sum(truth * truth, 1)
     safe = xp.where(power > 0, power, 1.0)
-    slope = xp.sum((result - truth) * truth, 1) / safe
-    spread = xp.sqrt(xp.sum((allowed * truth) ** 2, 1)) / safe + bias
-    ratio = xp.where(power > 0, xp.abs(slope) / xp.where(spread > 0, spread, 1.0), 0.0)
+    off = xp.sum((result - truth) * truth, 1) / safe
+    excess = xp.maximum(xp.abs(off) - bias, 0.0)
+    spread = xp.sqrt(xp.sum((allowed * truth) ** 2, 1)) / safe
+    ratio = xp.where(power > 0, excess / xp.where(spread > 0, spread, 1.0), 0.0)
     ratio = xp.where(xp.isnan(ratio), 0.0, ratio)
+    for index in xp.argsort(-ratio):
+        if ratio[index] <= 1:
+            break
+        alike = _alike(xp, truth[index], (allowed * truth)[index]) / safe[index]
+        ratio[index] = min(ratio[index], excess[index] / alike)
+        if ratio[index] >= ratio.max():
+            break
     index = int(xp.argmax(ratio))
-    return Slope(index, 1.0 + float(slope[index]), float(ratio[index]), int(truth.shape[1]))
+    return Slope(index, 1.0 + float(off[index]), float(ratio[index]), int(truth.shape[1]))
+
+
+def _alike(xp: Any, truth: Any, weights: Any) -> Any:
+    """The norm of the weights, those of equal truth added up first."""
+    _, group = xp.unique(truth, return_inverse=True)
+    return xp.sqrt(xp.sum(xp.bincount(group.reshape(-1), xp.abs(weights)) ** 2))

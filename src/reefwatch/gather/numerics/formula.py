@@ -26,6 +26,8 @@ class Truth:
     axis: int | None = None
     """The axis whose slices (channels, heads) are looked at one by one."""
     output: int = 0
+    bias: float = 0.0
+    """A relative error that a whole slice may share."""
     share: float = 1.0
     """Of the elements of this output, how many are among the values."""
 

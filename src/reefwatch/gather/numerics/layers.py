@@ -26,7 +26,7 @@ class Noisy:
         self, got: list[Any], *, length: int, axis: int | None = 0, share: float = 1.0
     ) -> list[Truth]:
         """`got`: the run's outputs, None where one is not judged; `length` is summed over."""
-        from reefwatch.gather.numerics.noise import allowed
+        from reefwatch.gather.numerics.noise import allowed, factor_of
 
         op = self.op
         values = self.function(*self.inputs)
@@ -221,22 +221,26 @@ def batch_norm(op: Inputs) -> list[Truth] | None:
 def batch_norm_backward(op: Inputs) -> list[Truth] | None:
     """Outputs grad of x, weight, bias; from the saved mean and 1/std where they were given."""
     xp = op.xp
+    kept = op.args[5:7]  # of the forward: where terms cancel, their rounding is what is left
     if "native" in op.name or ".batch_norm_backward" in op.name:
         grad, x, weight, training, eps = op.args[0], op.args[1], op.args[2], op.args[7], op.args[8]
         averages, mask = op.args[3:5], op.args[9]
     else:
         x, grad, weight, training, eps, mask = *op.args[:3], True, op.args[7], [True] * 3
         averages = (None, None)
+    saved = training and all(t is not None and t.numel() == x.shape[1] for t in kept)
     chosen = _channels(op, x)
     axes, shape = (0, *range(2, x.dim())), (1, -1, *([1] * (x.dim() - 2)))
     inputs = [op.f64(grad[:, chosen]), op.f64(x[:, chosen])]
     if weight is not None:
         inputs.append(op.f64(weight[chosen]).reshape(shape))
-    if not training:
-        inputs += [op.f64(t[chosen]).reshape(shape) for t in averages]
+    if not training or saved:
+        inputs += [op.f64(t[chosen]).reshape(shape) for t in (kept if saved else averages)]
 
     def function(g: Any, a: Any, *rest: Any) -> list[Any]:
-        if training:
+        if saved:
+            mean, scale = rest[-2:]
+        elif training:
             mean = a.mean(axes, keepdims=True)
             scale = 1 / xp.sqrt(((a - mean) ** 2).mean(axes, keepdims=True) + eps)
         else:

@@ -15,8 +15,12 @@ SMALL = 64
 FACTOR = 16.0
 """Times the change that one unit in the inputs makes. Healthy kernels stay well below
 the bound (scripts/verify/numerics.py prints the margin)."""
+SURE = 4.0
+"""Standard deviations of a sum that is added up one after the other, as some kernels do."""
 NARROW = 4.0
 """The same where intermediate results are rounded to 16 bits: once each."""
+WHOLE = 0.05
+"""Of the typical change of a whole output, what every element of it is allowed."""
 MOVE = 2.0**-26
 """Relative move of the inputs: large against float64, small against what bends a function."""
 
@@ -37,9 +41,7 @@ def allowed(
     larger. Source: first-order backward error analysis, Higham, section 1.5.
     """
     xp = op.xp
-    inner = op.extra.get("inner", op.compute)
-    factor = FACTOR if inner == op.compute else NARROW
-    growth = factor * (1 + math.log2(max(length, 1)) / 4) * UNIT[inner] / MOVE
+    growth = factor_of(op, length) / MOVE
     generator = xp.random.RandomState(1)
     moved = [xp.zeros(value.shape) for value in values]
     tries = TRIES if min(value.size for value in values) > SMALL else MANY
@@ -56,6 +58,13 @@ def allowed(
     ]
 
 
+def factor_of(op: Inputs, length: int) -> float:
+    """How many times the relative change of its inputs a result may be off, sums of `length`."""
+    inner = op.extra.get("inner", op.compute)
+    factor = FACTOR if inner == op.compute else NARROW
+    return factor * UNIT[inner] + SURE * math.sqrt(max(length, 1)) * UNIT[op.compute]
+
+
 def _move(xp: Any, generator: Any, array: Any, together: bool) -> Any:
     if array.dtype.kind != "f":
         return array
@@ -66,8 +75,12 @@ def _move(xp: Any, generator: Any, array: Any, together: bool) -> Any:
 
 
 def _smooth(xp: Any, change: Any) -> Any:
-    """The larger of the own change and the typical one along the last axis."""
+    """The largest of the own change, the typical one along the last axis, and a part of that of all.
+
+    An element whose terms cancel exactly moves with none of its inputs, and is rounded all the same.
+    """
     if change.ndim == 0 or change.shape[-1] < 2:
         return change
-    typical = xp.sqrt((change * change).mean(-1, keepdims=True))
-    return xp.maximum(change, xp.broadcast_to(typical, change.shape))
+    squares = change * change
+    typical = xp.sqrt(squares.mean(-1, keepdims=True))
+    return xp.maximum(xp.maximum(change, typical), WHOLE * xp.sqrt(squares.mean()))

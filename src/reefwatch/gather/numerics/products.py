@@ -11,7 +11,7 @@ from typing import Any
 from reefwatch.gather.numerics.formula import Inputs, Truth, formula, spread
 from reefwatch.measure.rounding import last_place, product_bound
 
-MOST = 3e8
+MOST = 1e8
 """Multiplications of one judged product; larger ones are sampled."""
 SURE = 8.0
 """Standard deviations of the probabilistic bound: one in 10^14 elements is beyond by chance."""
@@ -33,7 +33,7 @@ def _truth(
     )
     if op.loose:
         allowed = allowed + 2 * op.loose * absolute
-    return Truth(values, got, allowed, rule="rounding bound", **kw)
+    return Truth(values, got, allowed, rule="rounding bound", bias=2 * op.loose, **kw)
 
 
 def _pick(
@@ -285,6 +285,7 @@ def _bounded(
         rule="rounding bound",
         axis=axis,
         output=output,
+        bias=2 * op.loose,
         share=got.size / max(of, 1),
     )
 

@@ -24,8 +24,14 @@ TURNS = 3
 """How often one call (op, shapes, dtypes, place) is judged."""
 PART = 0.8
 """Of the exam's allowance, what the truth may take."""
+STEP = 0.2
+"""Of the exam's allowance, what it may take in one step: a step that costs too much is cut, and
+then its backward would never be seen."""
 STEADY_SECONDS = 0.05
 """What it may take in one examined step after that."""
+NEW_OP, NEW_PLACE, AGAIN = range(3)
+"""What is judged first: ops with shapes and dtypes that were not judged yet, then the same op at
+other places, then all of them with other samples."""
 
 
 class Truth(Instrument):
@@ -43,6 +49,8 @@ class Truth(Instrument):
         self._rows: dict[Any, dict[str, Any]] = {}
         self._turns: dict[Any, int] = {}
         self._reasons: dict[str, set[str]] = {}
+        self._level = NEW_OP
+        self._judged: set[Any] = set()
         self._left: set[Any] = set()
         self._spent = self._step_spent = 0.0
         self._allowance = PART * float(tools.options.get("exam", 20.0))
@@ -59,10 +67,14 @@ class Truth(Instrument):
     def open(self, step: int) -> None:
         self._step_spent = 0.0
         self._steps += 1
-        self._new = False
+        self._new = self._full = False
+        self._left.clear()
 
     def close(self, step: int) -> bool:
         self._write()
+        if not self._full and self._level < AGAIN:  # everything of this level was judged
+            self._level += 1
+            return True
         return self._new
 
     def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
@@ -70,8 +82,8 @@ class Truth(Instrument):
         self._before = None
         plan = self._plans.of(func)
         if plan.writes and not plan.reason and self._room():
-            key = self._key(func, args, kwargs)
-            if self._turns.get(key, 0) < TURNS:
+            new = self._key(func, args, kwargs) not in self._judged
+            if new or self._level > NEW_OP:
                 self._before = (func, self._plans.copied(plan, args, kwargs))
 
     def on_op(self, call: Any) -> None:
@@ -86,11 +98,12 @@ class Truth(Instrument):
             self._unproven(plan.reason, key)
             return
         turn = self._turns.get(key, 0)
-        if turn >= TURNS:
+        level = AGAIN if turn else NEW_PLACE if key[0] in self._judged else NEW_OP
+        if turn >= TURNS or level > self._level:
             return
         if not self._room():
-            if not turn:
-                self._left.add(key)
+            self._full = True
+            self._left.add(key)
             return
         args, kwargs = call.args, call.kwargs
         if plan.writes:
@@ -100,7 +113,7 @@ class Truth(Instrument):
         began = time.perf_counter()
         self._judge(plan, call, key, turn, args, kwargs)
         self._turns[key] = turn + 1
-        self._left.discard(key)
+        self._judged.add(key[0])
         taken = time.perf_counter() - began
         self._spent += taken
         self._step_spent += taken
@@ -116,7 +129,7 @@ class Truth(Instrument):
         if not self._steps:
             sink.fact("numerics.truth", Unknown("no step was examined"))
             return
-        judged = {key[0] for key in self._turns}
+        judged = self._judged
         unproven = {reason: len(keys) for reason, keys in self._reasons.items()}
         left = {key[0] for key in self._left} - judged
         value: dict[str, Any] = {
@@ -135,7 +148,8 @@ class Truth(Instrument):
     # -- one op -----------------------------------------------------------------------------
 
     def _room(self) -> bool:
-        return self._spent < self._allowance or self._step_spent < STEADY_SECONDS
+        within = self._spent < self._allowance and self._step_spent < STEP * self._allowance
+        return within or self._step_spent < STEADY_SECONDS
 
     def _judge(self, plan: Plan, call: Any, key: Any, turn: int, args: Any, kwargs: Any) -> None:
         outs = self._plans.outputs(plan, call)

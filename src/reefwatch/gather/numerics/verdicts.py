@@ -45,7 +45,7 @@ def measure(xp: Any, told: Truth, dtype: str) -> dict[str, Any]:
         allowed = xp.broadcast_to(told.allowed, got.shape)
         row["allowed"] = float(allowed.flat[at])
         if told.axis is not None and got.ndim > 1:
-            _slices(xp, row, values, got, allowed, told.axis)
+            _slices(xp, row, values, got, allowed, told.axis, told.bias)
     return row
 
 
@@ -70,7 +70,9 @@ def _ratio(xp: Any, values: Any, got: Any, allowed: Any, dtype: str) -> Any:
     return xp.where(fine, ratio, xp.where(full | lost | both, 0.0, xp.inf))
 
 
-def _slices(xp: Any, row: dict[str, Any], values: Any, got: Any, allowed: Any, axis: int) -> None:
+def _slices(
+    xp: Any, row: dict[str, Any], values: Any, got: Any, allowed: Any, axis: int, bias: float
+) -> None:
     axis %= got.ndim
     parts = [
         xp.moveaxis(array, axis, 0).reshape(got.shape[axis], -1) for array in (got, values, allowed)
@@ -79,5 +81,5 @@ def _slices(xp: Any, row: dict[str, Any], values: Any, got: Any, allowed: Any, a
         xp.isfinite(parts[0]).all() and xp.isfinite(parts[1]).all()
     ):
         return
-    worst = worst_slope(xp, *parts)
+    worst = worst_slope(xp, *parts, bias=bias)
     row.update(slice=worst.index, axis=axis, slope=worst.slope, deviations=worst.deviations)
