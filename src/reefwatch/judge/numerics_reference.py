@@ -121,6 +121,16 @@ def place(one: Mapping[str, Any]) -> Place:
     return Place(one["module"], op, one["file"], one["line"], one["step"])
 
 
+def worst_first(case: Case, found: list[Any]) -> list[Any]:
+    """The same rows, those of one step by how far they are beyond what is allowed."""
+
+    def key(one: Any) -> Any:
+        part, off, allowed = beyond(case, one)
+        return one["step"], -(off / allowed if part and allowed else 0.0)
+
+    return sorted(found, key=key)
+
+
 def first_of(case: Case, found: list[Any], title: str, fix: str) -> Finding | None:
     """One finding for the first row that leaves the reference; the rest follow from it."""
     for number, one in enumerate(found):

@@ -22,9 +22,9 @@ def worst_slope(xp: Any, result: Any, truth: Any, allowed: Any, *, bias: float =
 
     Rounding errors with bounds `allowed`, independent and of zero mean, move the slope by a
     standard deviation of at most sqrt(sum((allowed * truth)^2)) / sum(truth^2): they average out as
-    1/sqrt(n), which a factor on the whole slice does not. Elements of equal truth are rounded
-    alike, so they count as one. `bias` is a relative error that need not average out (TF32 cuts
-    bits off, a shared statistic is off by some units).
+    1/sqrt(n), which a factor on the whole slice does not. Elements with the same result may all
+    have been rounded in one direction, so they count as one. `bias` is a relative error that need
+    not average out (TF32 cuts bits off, a shared statistic is off by some units).
     Source: ordinary least squares; Hoeffding's inequality bounds the tail for bounded errors.
     """
     power = xp.sum(truth * truth, 1)
@@ -37,7 +37,7 @@ def worst_slope(xp: Any, result: Any, truth: Any, allowed: Any, *, bias: float =
     for index in xp.argsort(-ratio):
         if ratio[index] <= 1:
             break
-        alike = _alike(xp, truth[index], (allowed * truth)[index]) / safe[index]
+        alike = _alike(xp, result[index], (allowed * truth)[index]) / safe[index]
         ratio[index] = min(ratio[index], excess[index] / alike)
         if ratio[index] >= ratio.max():
             break
@@ -45,7 +45,7 @@ def worst_slope(xp: Any, result: Any, truth: Any, allowed: Any, *, bias: float =
     return Slope(index, 1.0 + float(off[index]), float(ratio[index]), int(truth.shape[1]))
 
 
-def _alike(xp: Any, truth: Any, weights: Any) -> Any:
-    """The norm of the weights, those of equal truth added up first."""
-    _, group = xp.unique(truth, return_inverse=True)
+def _alike(xp: Any, result: Any, weights: Any) -> Any:
+    """The norm of the weights, those of equal results added up first."""
+    _, group = xp.unique(result, return_inverse=True)
     return xp.sqrt(xp.sum(xp.bincount(group.reshape(-1), xp.abs(weights)) ** 2))

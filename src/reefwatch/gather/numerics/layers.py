@@ -31,9 +31,17 @@ class Noisy:
         op = self.op
         values = self.function(*self.inputs)
         bounds = allowed(op, self.function, self.inputs, values, length, op.kinds(len(values)))
+        bias = factor_of(op, length)
+        several = [value.ndim > 1 for value in values]
         return [
             Truth(
-                value, have, bound, axis=axis if value.ndim > 1 else None, output=place, share=share
+                value,
+                have,
+                bound,
+                axis=axis if several[place] else None,
+                output=place,
+                bias=bias,
+                share=share,
             )
             for place, (value, have, bound) in enumerate(zip(values, got, bounds, strict=True))
             if have is not None

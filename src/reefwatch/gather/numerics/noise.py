@@ -75,9 +75,9 @@ def _move(xp: Any, generator: Any, array: Any, together: bool) -> Any:
 
 
 def _smooth(xp: Any, change: Any) -> Any:
-    """The largest of the own change, the typical one along the last axis, and a part of that of all.
+    """The largest of the own change, the typical one along the last axis, a part of that of all.
 
-    An element whose terms cancel exactly moves with none of its inputs, and is rounded all the same.
+    An element whose terms cancel exactly moves with none of its inputs, and is rounded too.
     """
     if change.ndim == 0 or change.shape[-1] < 2:
         return change

@@ -26,6 +26,9 @@ from reefwatch.measure.sketches import distance, same_kind
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
+GAP = 3
+"""The first step that is not on the ladder: its batch is the run's own, so what follows a replaced
+batch is no longer the reference's training."""
 MOST_LOSSES = 100_000
 
 
@@ -96,7 +99,8 @@ class Rows(Instrument):
             if out is None or not out.is_floating_point() or not out.numel() or out.is_sparse:
                 continue
             site = call.site
-            self.seen(site.phase, site.module, call.name, place, out, site.file, site.line)
+            module = site.module or self._owner(call)
+            self.seen(site.phase, module, call.name, place, out, site.file, site.line)
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = True
@@ -151,6 +155,12 @@ class Rows(Instrument):
             "device": environment.device_facts(torch),
             "torch": environment.torch_facts(torch, threads=True),
         }
+
+    def _owner(self, call: Any) -> str:
+        """The parameter that an op of the optimizer works for, if it is among its arguments."""
+        if call.phase != "optimizer":
+            return ""
+        return next((name for a in call.args if (name := self._names.get(id(a)))), "")
 
     def _named(self, optimizer: Any) -> Iterator[tuple[str, Any]]:
         params = [p for group in optimizer.param_groups for p in group["params"]]
@@ -228,6 +238,8 @@ class Follower(Rows):
         self._met: set[Any] = set()
         self._met_given: set[str] = set()
         self._fed = Counter[str]()
+        self._replaced = False
+        """True when a batch or a mask of its own was replaced by the reference's."""
         self._number = 0
 
     def given(self, name: str, tensor: Any) -> None:
@@ -237,21 +249,28 @@ class Follower(Rows):
         data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
         data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
         data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
-        data["float"] = tensor.is_floating_point()
+        data["bytes"] = tensor.numel() * tensor.element_size()
+        data["constant"] = _constant(tensor)
         if kept is not None:
             data["same"] = kept["digest"] == mine
             found = self._reader.tensor(name)
             if not data["same"] and found is not None:
                 data["fed"] = _put(self._torch, tensor, found)
+        self._replaced |= not data["same"] and not data["weight"]
         self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
         self._tools.sink.event("reference.given", data, step=self._step, id=name)
 
     def drawn(self, name: str, tensor: Any) -> None:
         found = self._reader.tensor(name)
-        if found is not None and _put(self._torch, tensor, found):
+        if found is None or found[0] == raw(self._torch, tensor):
+            return
+        if _put(self._torch, tensor, found):
+            self._replaced = True
             self._fed["drawn"] += 1
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
+        if not self._comparable():
+            return
         key = _key(row)
         kept = self._rows.get(key)
         data: dict[str, Any] = {**row, "matched": kept is not None, "problem": ""}
@@ -261,11 +280,19 @@ class Follower(Rows):
         self._tools.sink.event("reference.row", data, step=self._step, id=str(self._number))
         self._number += 1
 
+    @property
+    def _compared(self) -> list[int]:
+        """Steps that can be compared: of another order of data only those before the gap."""
+        return [step for step in self._steps if step < GAP or not self._replaced]
+
+    def _comparable(self) -> bool:
+        return self._step < GAP or not self._replaced
+
     def disarm(self) -> None:
         sink = self._tools.sink
         head = self._reader.head
         missing = [row for key, row in self._rows.items() if key not in self._met]
-        missing = [row for row in missing if row["step"] in self._steps]
+        missing = [row for row in missing if row["step"] in self._compared]
         for row in missing:
             told = {k: v for k, v in row.items() if k not in ("sketch", "noise")}
             data = {**told, "matched": False, "problem": "missing"}
@@ -279,7 +306,7 @@ class Follower(Rows):
         here = self.about()
         same = all(head.get(part) == here[part] for part in here)
         value: dict[str, Any] = {
-            "steps": self._steps,
+            "steps": self._compared,
             "of": head.get("steps", []),
             "rows": len(self._met),
             "rows_of": len(self._met) + len(missing),
@@ -289,12 +316,19 @@ class Follower(Rows):
             "fed": dict(self._fed),
         }
         sink.fact("numerics.reference", Evidence("numerics.reference", value))
+        losses = self.losses()[: GAP if self._replaced else None]
         curve = {
-            "here": self.losses(),
+            "here": losses,
             "there": head.get("losses", []),
             "band": head.get("band", []),
         }
         sink.fact("numerics.curve", Evidence("numerics.curve", curve))
+
+
+def _constant(tensor: Any) -> bool:
+    """True for zeros, ones and the like: they are the same from every seed."""
+    flat = tensor.detach().reshape(-1)
+    return bool(tensor.numel() < 2 or (flat == flat[0]).all())
 
 
 def _key(row: Any) -> Any:

@@ -52,7 +52,7 @@ def structure(case: Case) -> Iterator[Finding]:
         common = {(one["phase"], one["module"]) for one in told if one["matched"]}
         odd = [one for one in odd if one["matched"] or (one["phase"], one["module"]) not in common]
     groups: dict[str, list[object]] = {}
-    for one in odd:
+    for one in sorted(odd, key=lambda one: one["phase"] != "gradient"):
         groups.setdefault(_words(one), []).append(one)
     for number, (words, group) in enumerate(groups.items()):
         if number >= MOST:
@@ -69,6 +69,8 @@ def structure(case: Case) -> Iterator[Finding]:
 
 
 def _words(one: dict[str, object]) -> str:
+    if one["phase"] == "gradient" and one["problem"] in ("missing", "no gradient"):
+        return "no gradient, where the reference has one,"
     if one["problem"] == "missing":
         return "an op of the reference is missing"
     if not one["matched"]:
