@@ -38,7 +38,6 @@ class Program:
         self.model, self.dtype = MODELS[name](), DTYPES[dtype]
         self.batches = [self.model.batch() for _ in range(STEPS)]
         self.settings: dict[str, Any] = {"lr": 1e-2, "momentum": 0.9, "weight_decay": 1e-2}
-        self.label: Callable[[Any], Any] = lambda y: y
         self.before_update: Callable[[], None] = lambda: None
         self.after_update: Callable[[], None] = lambda: None
         self.clear = True
@@ -53,7 +52,7 @@ class Program:
             if self.clear:
                 self.optimizer.zero_grad()
             with torch.autocast("cpu", dtype=self.dtype) if low else nullcontext():
-                loss = self.model(x, self.label(y))
+                loss = self.model(x, y)
             loss.backward()
             self.before_update()
             self.optimizer.step()
@@ -88,8 +87,8 @@ def faults(name: str, dtype: str) -> Iterator[Fault]:
     yield Fault("decay", "", lambda p: p.settings.update(weight_decay=0.1))
     yield Fault("learning rate 1 % off", "", lambda p: p.settings.update(lr=1.01e-2))
     yield Fault("nesterov", "", lambda p: p.settings.update(nesterov=True))
-    yield Fault("labels shifted", "", lambda p: setattr(p, "label", lambda y: y.roll(1, 0)))
-    yield Fault("one label wrong", "", lambda p: setattr(p, "label", _one_label))
+    yield Fault("labels shifted", "", lambda p: _labels(p, lambda y: y.roll(1, 0)))
+    yield Fault("one label wrong", "", lambda p: _labels(p, _one_label))
     yield Fault("gradients not cleared", "", lambda p: setattr(p, "clear", False))
     yield Fault("clipped", "", lambda p: setattr(p, "before_update", lambda: _clip(p)))
 
@@ -134,6 +133,10 @@ def _eps(p: Program, site: str) -> None:
 def _activation(p: Program, site: str) -> None:
     parent, _, leaf = site.rpartition(".")
     setattr(p.model.get_submodule(parent), leaf, nn.LeakyReLU(0.02))
+
+
+def _labels(p: Program, change: Callable[[Any], Any]) -> None:
+    p.batches = [(x, change(y)) for x, y in p.batches]
 
 
 def _one_label(y: Any) -> Any:

@@ -117,16 +117,19 @@ def covers(case: Case) -> tuple[Coverage, ...]:
 
 
 def place(one: Mapping[str, Any]) -> Place:
-    op = one["op"] if one["phase"] not in ("gradient", "parameter") else f"{one['phase']}"
+    op = one["op"] if one["phase"] not in ("gradient", "weight", "parameter") else f"{one['phase']}"
     return Place(one["module"], op, one["file"], one["line"], one["step"])
 
 
 def worst_first(case: Case, found: list[Any]) -> list[Any]:
-    """The same rows, those of one step by how far they are beyond what is allowed."""
+    """The same rows, those of one step by how far they are beyond what is allowed.
+
+    Weights as they are before an update come first: there nothing else has followed from them yet.
+    """
 
     def key(one: Any) -> Any:
         part, off, allowed = beyond(case, one)
-        return one["step"], -(off / allowed if part and allowed else 0.0)
+        return one["step"], one["phase"] != "weight", -(off / allowed if part and allowed else 0.0)
 
     return sorted(found, key=key)
 

@@ -106,6 +106,8 @@ class Rows(Instrument):
         self._updating = True
         if self._step >= 0:
             for name, param in self._named(optimizer):
+                if self._step:  # step 0 has it among what it was given
+                    self.seen("weight", name, "weight", 0, param, "", 0)
                 grad = param.grad
                 if grad is None or grad.is_sparse:
                     self.seen(

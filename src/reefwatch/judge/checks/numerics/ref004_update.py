@@ -43,8 +43,8 @@ from reefwatch.judge.numerics_reference import (
 def update(case: Case) -> Iterator[Finding]:
     """From the same gradients, the optimizer makes the updates of the reference.
 
-    Each parameter after its update, at the steps of the ladder; of the first step that differs the
-    parameter that is farthest off. Later steps have the noise of their own, where it was measured.
+    Each parameter before and after its update, at the steps of the ladder; of the first step that
+    differs the parameter that is farthest off. Later steps have the noise of their own, where it was measured.
 
     Why: a wrong momentum, decay or rate changes nothing that a single forward or backward shows.
     Fix: compare the optimizer's class, groups and arguments with those of the reference.
@@ -55,7 +55,7 @@ def update(case: Case) -> Iterator[Finding]:
         return
     found = first_of(
         case,
-        worst_first(case, rows(case, ("parameter",))),
+        worst_first(case, rows(case, ("weight", "parameter"))),
         "the update leaves the reference",
         "compare the optimizer's class, groups and arguments with those of the reference",
     )
