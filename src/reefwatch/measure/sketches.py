@@ -73,3 +73,21 @@ def same_kind(one: Mapping[str, Any], two: Mapping[str, Any]) -> str:
 
 def _words(value: Any) -> str:
     return str(list(value)) if not isinstance(value, str) else value
+
+
+def row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes two rows of two runs the same row."""
+    return tuple(row[part] for part in ("step", "phase", "module", "op", "out", "nth"))
+
+
+def compared(kept: Mapping[str, Any], sketch: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A reference's row against the sketch of the same row elsewhere: problem, distances, noise."""
+    theirs = kept["sketch"]
+    if theirs is None or sketch is None:
+        return {"problem": "" if theirs is sketch else "no gradient"}
+    problem = same_kind(theirs, sketch)
+    told: dict[str, Any] = {"problem": problem, "dtype": sketch["dtype"]}
+    if not problem:
+        told.update(distance(theirs, sketch))
+    told["noise"] = kept.get("noise")
+    return told

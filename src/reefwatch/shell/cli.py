@@ -31,7 +31,7 @@ VERBS = (
     Verb("lock", "freeze what computes here; name each drift from it"),
     Verb("precision", "did low precision pay: speed and memory had against possible"),
     Verb("trace", "audit a profiler trace taken anywhere; classify kernel names"),
-    Verb("compare", "two records or references, any devices: where do they part"),
+    Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
     Verb("compile-check", "does compiled code compute what the model says"),

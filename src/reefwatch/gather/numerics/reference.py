@@ -22,7 +22,7 @@ from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.numerics.externals import Externals, Storages
 from reefwatch.gather.numerics.plans import Plans
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
-from reefwatch.measure.sketches import distance, same_kind
+from reefwatch.measure.sketches import compared, row_key
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
@@ -190,7 +190,13 @@ class Recorder(Rows):
         torch = self._torch
         if self._noise and self._step == 0 and tensor.is_floating_point() and tensor.numel():
             self._move(tensor)
-        kind = {"given": name, "digest": digest(torch, tensor), "dtype": short(tensor.dtype)}
+        kind: dict[str, Any] = {
+            "given": name,
+            "digest": digest(torch, tensor),
+            "dtype": short(tensor.dtype),
+        }
+        kind["weight"] = isinstance(tensor, torch.nn.Parameter)
+        kind.update(constant=_constant(tensor), bytes=tensor.numel() * tensor.element_size())
         self._writer.row({**kind, "shape": list(tensor.shape)})
         if not (self._light and self._step) and not self._noise and not tensor.is_complex():
             self._writer.tensor(name, raw(torch, tensor), short(tensor.dtype), tuple(tensor.shape))
@@ -236,7 +242,7 @@ class Follower(Rows):
             if "given" in row:
                 self._given[row["given"]] = row
             else:
-                self._rows[_key(row)] = row
+                self._rows[row_key(row)] = row
         self._met: set[Any] = set()
         self._met_given: set[str] = set()
         self._fed = Counter[str]()
@@ -273,12 +279,12 @@ class Follower(Rows):
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
         if not self._comparable():
             return
-        key = _key(row)
+        key = row_key(row)
         kept = self._rows.get(key)
         data: dict[str, Any] = {**row, "matched": kept is not None, "problem": ""}
         if kept is not None:
             self._met.add(key)
-            data.update(_compared(kept, sketch))
+            data.update(compared(kept, sketch))
         self._tools.sink.event("reference.row", data, step=self._step, id=str(self._number))
         self._number += 1
 
@@ -331,22 +337,6 @@ def _constant(tensor: Any) -> bool:
     """True for zeros, ones and the like: they are the same from every seed."""
     flat = tensor.detach().reshape(-1)
     return bool(tensor.numel() < 2 or (flat == flat[0]).all())
-
-
-def _key(row: Any) -> Any:
-    return tuple(row[part] for part in ("step", "phase", "module", "op", "out", "nth"))
-
-
-def _compared(kept: Any, sketch: dict[str, Any] | None) -> dict[str, Any]:
-    theirs = kept["sketch"]
-    if theirs is None or sketch is None:
-        return {"problem": "" if theirs is sketch else "no gradient"}
-    problem = same_kind(theirs, sketch)
-    told: dict[str, Any] = {"problem": problem, "dtype": sketch["dtype"]}
-    if not problem:
-        told.update(distance(theirs, sketch))
-    told["noise"] = kept.get("noise")
-    return told
 
 
 def _put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:

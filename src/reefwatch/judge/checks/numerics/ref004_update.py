@@ -44,7 +44,8 @@ def update(case: Case) -> Iterator[Finding]:
     """From the same gradients, the optimizer makes the updates of the reference.
 
     Each parameter before and after its update, at the steps of the ladder; of the first step that
-    differs the parameter that is farthest off. Later steps have the noise of their own, where it was measured.
+    differs the parameter that is farthest off. Later steps have the noise of their own, where it
+    was measured.
 
     Why: a wrong momentum, decay or rate changes nothing that a single forward or backward shows.
     Fix: compare the optimizer's class, groups and arguments with those of the reference.
