@@ -70,7 +70,7 @@ class Transformer(nn.Module):
         self.up, self.down, self.head = nn.Linear(32, 64), nn.Linear(64, 32), nn.Linear(32, 64)
 
     def forward(self, x: Any, y: Any) -> Any:
-        h = self.words(x) + self.places(torch.arange(16))
+        h = self.words(x) + self.places(torch.arange(16, device=x.device))
         q, k, v = self.qkv(self.norms[0](h)).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
         a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         h = h + self.out(a.transpose(1, 2).flatten(2))

@@ -33,10 +33,13 @@ STEPS = 5
 class Program:
     """A training loop with the places where a fault can be put."""
 
-    def __init__(self, name: str, dtype: str, seed: int = 0) -> None:
+    def __init__(self, name: str, dtype: str, seed: int = 0, device: str = "cpu") -> None:
         torch.manual_seed(seed)
+        self.device = device
         self.model, self.dtype = MODELS[name](), DTYPES[dtype]
-        self.batches = [self.model.batch() for _ in range(STEPS)]
+        batches = [self.model.batch() for _ in range(STEPS)]
+        self.model.to(device)
+        self.batches = [tuple(part.to(device) for part in batch) for batch in batches]
         self.settings: dict[str, Any] = {"lr": 1e-2, "momentum": 0.9, "weight_decay": 1e-2}
         self.before_update: Callable[[], None] = lambda: None
         self.after_update: Callable[[], None] = lambda: None
@@ -51,7 +54,7 @@ class Program:
         for x, y in self.batches:
             if self.clear:
                 self.optimizer.zero_grad()
-            with torch.autocast("cpu", dtype=self.dtype) if low else nullcontext():
+            with torch.autocast(self.device, dtype=self.dtype) if low else nullcontext():
                 loss = self.model(x, y)
             loss.backward()
             self.before_update()
@@ -161,13 +164,13 @@ def watched(program: Program, folder: Path, noise: int = 0, **asked: Any) -> Any
     return watch.report
 
 
-def record(name: str, dtype: str, place: Path, perturbed: int) -> None:
+def record(name: str, dtype: str, place: Path, perturbed: int, device: str = "cpu") -> None:
     """A reference with its noise, as `--record --perturb` makes it."""
-    watched(Program(name, dtype), place, record=place)
+    watched(Program(name, dtype, device=device), place, record=place)
     found: dict[str, list[Bundle]] = {references.RERUN: [], "noise": []}
     for seed in range(perturbed + 1):
         folder = place.with_name(f"{place.name}.noise{seed}")
-        watched(Program(name, dtype), folder, noise=seed, record=folder)
+        watched(Program(name, dtype, device=device), folder, noise=seed, record=folder)
         found["noise" if seed else references.RERUN].append(Bundle(folder))
     references._keep(place, found)
 
