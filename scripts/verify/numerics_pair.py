@@ -64,7 +64,7 @@ def follow(name: str, dtype: str, place: Path, device: str) -> bool:
         step = Program(name, dtype)
         site = Site(WRONG[name][0], 0, shape(step, WRONG[name][0]), 1)
         with Fault(site, "one channel 1 % off", 3):
-            wrong = told(watched(Program(name, dtype), place, against=place))
+            wrong = told(watched(Program(name, dtype), place, against=place, truth=True))
         named = any(op in WRONG[name] for _, _, op in wrong)
         words += f" {wrong[:2]} |"
     print(words)

@@ -41,10 +41,13 @@ def compare(
 
 def compared_record(left: Any, right: Any) -> Record:
     """The record that a run of `right` against `left` would have left."""
+    from reefwatch.measure.sketches import WIDTH
+
     theirs = {kind: list(rows) for kind, rows in _split(left).items()}
     mine = _split(right)
     given = _given(theirs["given"], mine["given"])
-    events, met, missing = _rows(theirs["rows"], mine["rows"])
+    same = all(left.head.get(part) == right.head.get(part) for part in ("device", "torch"))
+    events, met, missing = _rows(theirs["rows"], mine["rows"], same)
     facts: dict[str, Fact] = {
         "numerics.asked": Evidence("numerics.asked", False),
         "numerics.follows": Evidence("numerics.follows", True, source="compare"),
@@ -56,13 +59,17 @@ def compared_record(left: Any, right: Any) -> Record:
         reason = "the two references have no row in common"
     elif weight > 0.5 * sum(e.data["bytes"] for e in given if e.data["step"] == 0):
         reason = "the two runs were given other weights or batches: run one --against the other"
-    parts = ("device", "torch")
     value: dict[str, Any] = {
         "steps": sorted(set(left.head.get("steps", [])) & set(right.head.get("steps", []))),
         "of": left.head.get("steps", []),
         "rows": met,
         "rows_of": met + missing,
-        "same_machine": all(left.head.get(part) == right.head.get(part) for part in parts),
+        "same_machine": same,
+        "coarsest": min(
+            (str(e.data["dtype"]) for e in events if e.data.get("dtype") in WIDTH),
+            key=WIDTH.index,
+            default="f64",
+        ),
         "noise": left.head.get("noise", 0),
         "rerun": bool(left.head.get("rerun")),
         "fed": {},
@@ -106,24 +113,22 @@ def _given(theirs: list[Any], mine: list[Any]) -> list[Event]:
     return events
 
 
-def _rows(theirs: list[Any], mine: list[Any]) -> tuple[list[Event], int, int]:
-    """(events, rows in common, rows that the second has not)."""
-    from reefwatch.measure.sketches import compared, row_key
+def _rows(theirs: list[Any], mine: list[Any], same: bool) -> tuple[list[Event], int, int]:
+    """(events, rows in common, rows that one of them alone has)."""
+    from reefwatch.measure.matching import match
+    from reefwatch.measure.sketches import compared
 
-    kept = {row_key(row): row for row in theirs}
-    events, met = [], set()
-    for number, row in enumerate(mine):
-        told = {name: value for name, value in row.items() if name not in ("sketch", "noise")}
-        other = kept.get(row_key(row))
-        data = {**told, "matched": other is not None, "problem": ""}
-        if other is not None:
-            met.add(row_key(row))
-            data.update(compared(other, row["sketch"]))
-        events.append(Event("reference.row", data, row["step"], str(number)))
     steps = {row["step"] for row in mine}
-    missing = [row for key, row in kept.items() if key not in met and row["step"] in steps]
-    for number, row in enumerate(missing, len(events)):
-        told = {name: value for name, value in row.items() if name not in ("sketch", "noise")}
-        data = {**told, "matched": False, "problem": "missing"}
-        events.append(Event("reference.row", data, row["step"], str(number)))
-    return events, len(met), len(missing)
+    pairs, missing = match(mine, [row for row in theirs if row["step"] in steps], same)
+    rows = []
+    for row, other in pairs:
+        told = {**_plain(row), "matched": other is not None, "problem": ""}
+        rows.append(told if other is None else {**told, **compared(other, row["sketch"], same)})
+    rows += [{**_plain(row), "matched": False, "problem": "missing"} for row in missing]
+    met = sum(other is not None for _, other in pairs)
+    events = [Event("reference.row", row, row["step"], str(n)) for n, row in enumerate(rows)]
+    return events, met, max(len(mine), met + len(missing)) - met
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("sketch", "noise")}

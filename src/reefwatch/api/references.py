@@ -95,19 +95,20 @@ def _keep(place: Path, found: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _sketches(bundle: Any) -> dict[Any, Any]:
-    from reefwatch.measure.sketches import row_key
+    from reefwatch.measure.matching import key
 
-    return {row_key(row): row.get("sketch") for row in bundle.rows() if "given" not in row}
+    return {key(row): row.get("sketch") for row in bundle.rows() if "given" not in row}
 
 
 def _noise(row: Mapping[str, Any], noises: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
     """By kind of noise run, the largest distances of this row; absent where it was not there."""
-    from reefwatch.measure.sketches import distance, row_key, same_kind
+    from reefwatch.measure.matching import key
+    from reefwatch.measure.sketches import distance, same_kind
 
     told: dict[str, Any] = {}
     for kind, runs in noises.items():
         for run in runs:
-            other = run.get(row_key(row))
+            other = run.get(key(row))
             if row["sketch"] is None or other is None or same_kind(row["sketch"], other):
                 continue
             off = distance(row["sketch"], other)

@@ -75,18 +75,29 @@ def _words(value: Any) -> str:
     return str(list(value)) if not isinstance(value, str) else value
 
 
-def row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes two rows of two runs the same row."""
-    return tuple(row[part] for part in ("step", "phase", "module", "op", "out", "nth"))
+WIDTH = ("f8e5m2", "f8e4m3", "bf16", "f16", "f32", "f64")
+"""Dtypes from the coarsest on."""
 
 
-def compared(kept: Mapping[str, Any], sketch: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A reference's row against the sketch of the same row elsewhere: problem, distances, noise."""
+def coarser(one: str, two: str) -> str:
+    """The dtype with fewer bits."""
+    return min((one, two), key=lambda name: WIDTH.index(name) if name in WIDTH else len(WIDTH))
+
+
+def compared(
+    kept: Mapping[str, Any], sketch: Mapping[str, Any] | None, same: bool = True
+) -> dict[str, Any]:
+    """A reference's row against the sketch of the same row elsewhere: problem, distances, noise.
+
+    Between machines (`same` false) another dtype is no problem: the coarser of both counts.
+    """
     theirs = kept["sketch"]
     if theirs is None or sketch is None:
         return {"problem": "" if theirs is sketch else "no gradient"}
-    problem = same_kind(theirs, sketch)
+    problem = same_kind(theirs, sketch if same else {**sketch, "dtype": theirs["dtype"]})
     told: dict[str, Any] = {"problem": problem, "dtype": sketch["dtype"]}
+    if not same:
+        told["dtype"] = coarser(theirs["dtype"], sketch["dtype"])
     if not problem:
         told.update(distance(theirs, sketch))
     told["noise"] = kept.get("noise")

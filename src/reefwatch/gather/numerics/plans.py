@@ -64,7 +64,7 @@ class Plans:
         if bare in _MADE or (views and not writes):
             return Plan(name, writes, names, silent=True)
         if self._torch.Tag.nondeterministic_seeded in func.tags:
-            random = "random: another draw is as right"
+            random = f"random ({name}): another draw is as right"
             return Plan(name, writes, names, reason="" if find(name) else random)
         return Plan(name, writes, names)
 

@@ -22,7 +22,8 @@ from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.numerics.externals import Externals, Storages
 from reefwatch.gather.numerics.plans import Plans
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
-from reefwatch.measure.sketches import compared, row_key
+from reefwatch.measure.matching import match
+from reefwatch.measure.sketches import coarser, compared
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
@@ -79,8 +80,12 @@ class Rows(Instrument):
                 self._first.add(address, storage)
             elif address in self._first:
                 continue
-            self.given(f"{self._step}/given/{self._batch}", tensor)
-            self._batch += 1
+            name = self._name(tensor)
+            if name:
+                self.given(f"{self._step}/weight/{name}", tensor)
+            else:
+                self.given(f"{self._step}/given/{self._batch}", tensor)
+                self._batch += 1
 
     def on_op(self, call: Any) -> None:
         if self._step < 0:
@@ -157,6 +162,15 @@ class Rows(Instrument):
             "device": environment.device_facts(torch),
             "torch": environment.torch_facts(torch, threads=True),
         }
+
+    def _name(self, tensor: Any) -> str:
+        """A parameter's name in its module: backends read weights in different orders."""
+        if not isinstance(tensor, self._torch.nn.Parameter):
+            return ""
+        if id(tensor) not in self._names:
+            self._modules.learn([tensor])
+            self._names[id(tensor)] = self._modules.name(tensor) or ""
+        return self._names[id(tensor)]
 
     def _owner(self, call: Any) -> str:
         """The parameter that an op of the optimizer works for, if it is among its arguments."""
@@ -236,15 +250,19 @@ class Follower(Rows):
     def arm(self, tools: Tools) -> None:
         super().arm(tools)
         self._reader: ReferenceReader = tools.options["reference"]
-        self._rows: dict[Any, Any] = {}
+        self._rows: dict[int, list[Any]] = {}
         self._given: dict[str, Any] = {}
         for row in self._reader.rows():
             if "given" in row:
                 self._given[row["given"]] = row
             else:
-                self._rows[row_key(row)] = row
-        self._met: set[Any] = set()
-        self._met_given: set[str] = set()
+                self._rows.setdefault(row["step"], []).append(row)
+        here = self.about()
+        self._same = all(self._reader.head.get(part) == here[part] for part in here)
+        self._here: list[dict[str, Any]] = []
+        self._met = self._of = 0
+        self._coarsest = "f64"
+        self._taken: set[str] = set()
         self._fed = Counter[str]()
         self._replaced = False
         """True when a batch or a mask of its own was replaced by the reference's."""
@@ -252,8 +270,7 @@ class Follower(Rows):
 
     def given(self, name: str, tensor: Any) -> None:
         mine = digest(self._torch, tensor)
-        kept = self._given.get(name)
-        self._met_given.add(name)
+        kept = self._counterpart(name, mine)
         data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
         data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
         data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
@@ -261,12 +278,26 @@ class Follower(Rows):
         data["constant"] = _constant(tensor)
         if kept is not None:
             data["same"] = kept["digest"] == mine
-            found = self._reader.tensor(name)
-            if not data["same"] and found is not None:
+            found = None if data["same"] else self._reader.tensor(kept["given"])
+            if found is not None:
                 data["fed"] = _put(self._torch, tensor, found)
         self._replaced |= not data["same"] and not data["weight"]
         self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
         self._tools.sink.event("reference.given", data, step=self._step, id=name)
+
+    def _counterpart(self, name: str, mine: str) -> Any:
+        """The reference's tensor: of this name, but one with the same bytes comes first."""
+        step = name.partition("/")[0] + "/"
+        alike = [
+            other
+            for other, row in self._given.items()
+            if row["digest"] == mine and other.startswith(step) and other not in self._taken
+        ]
+        chosen = name if name in alike or not alike else alike[0]
+        kept = self._given.get(chosen)
+        if kept is not None:
+            self._taken.add(chosen)
+        return kept
 
     def drawn(self, name: str, tensor: Any) -> None:
         found = self._reader.tensor(name)
@@ -277,15 +308,37 @@ class Follower(Rows):
             self._fed["drawn"] += 1
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
-        if not self._comparable():
+        if self._comparable():
+            self._here.append({**row, "sketch": sketch})
+
+    def close(self, step: int) -> bool:
+        self._match()
+        return super().close(step)
+
+    def _match(self) -> None:
+        """Match the rows of the step that has ended, and write how far apart they are."""
+        if not self._here:
             return
-        key = row_key(row)
-        kept = self._rows.get(key)
-        data: dict[str, Any] = {**row, "matched": kept is not None, "problem": ""}
-        if kept is not None:
-            self._met.add(key)
-            data.update(compared(kept, sketch))
-        self._tools.sink.event("reference.row", data, step=self._step, id=str(self._number))
+        here, self._here = self._here, []
+        there = self._rows.pop(here[0]["step"], [])
+        pairs, missing = match(here, there, self._same)
+        for row, kept in pairs:
+            sketch = row["sketch"]
+            told = {k: v for k, v in row.items() if k != "sketch"}
+            data: dict[str, Any] = {**told, "matched": kept is not None, "problem": ""}
+            if kept is not None:
+                self._met += 1
+                data.update(compared(kept, sketch, self._same))
+                self._coarsest = coarser(self._coarsest, data.get("dtype", "f64"))
+            self._tell(data)
+        for kept in missing:
+            told = {k: v for k, v in kept.items() if k not in ("sketch", "noise")}
+            self._tell({**told, "matched": False, "problem": "missing"})
+        self._of += max(len(here), len(there))
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        sink = self._tools.sink
+        sink.event("reference.row", data, step=data["step"], id=str(self._number))
         self._number += 1
 
     @property
@@ -298,27 +351,20 @@ class Follower(Rows):
 
     def disarm(self) -> None:
         sink = self._tools.sink
+        self._match()
         head = self._reader.head
-        missing = [row for key, row in self._rows.items() if key not in self._met]
-        missing = [row for row in missing if row["step"] in self._compared]
-        for row in missing:
-            told = {k: v for k, v in row.items() if k not in ("sketch", "noise")}
-            data = {**told, "matched": False, "problem": "missing"}
-            sink.event("reference.row", data, step=row["step"], id=str(self._number))
-            self._number += 1
         if not self._steps or not self._met:
             sink.fact(
                 "numerics.reference", Unknown("no step of the reference's ladder was examined")
             )
             return
-        here = self.about()
-        same = all(head.get(part) == here[part] for part in here)
         value: dict[str, Any] = {
             "steps": self._compared,
             "of": head.get("steps", []),
-            "rows": len(self._met),
-            "rows_of": len(self._met) + len(missing),
-            "same_machine": same,
+            "rows": self._met,
+            "rows_of": self._of,
+            "same_machine": self._same,
+            "coarsest": self._coarsest,
             "noise": head.get("noise", 0),
             "rerun": bool(head.get("rerun")),
             "fed": dict(self._fed),

@@ -10,7 +10,7 @@ from reefwatch.core.claim import Tolerance
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.numerics_reference import FOLLOWS, reference
+from reefwatch.judge.numerics_reference import FLOORS, FOLLOWS, LOW, reference
 
 WIDTH = Tolerance(
     4.0, "times the band", "the band is the widest of a few perturbed runs, not of all"
@@ -55,11 +55,14 @@ def curve(case: Case) -> Iterator[Finding]:
     Fix: see the first step outside and what REF002 to REF004 say of the steps before it.
     Source: perturbed references (--perturb K); the band never narrows.
     """
-    told = case.value("numerics.curve")
+    told, about = case.value("numerics.curve"), case.known("numerics.reference", {})
+    least = LEAST.limit
+    if not about.get("same_machine") and about.get("coarsest") in LOW:
+        least = FLOORS[about["coarsest"]].limit
     for step, (here, there, band) in enumerate(
         zip(told["here"], told["there"], told["band"], strict=False)
     ):
-        allowed = max(WIDTH.limit * band, LEAST.limit * abs(there))
+        allowed = max(WIDTH.limit * band, least * abs(there))
         if math.isfinite(there) and not abs(here - there) <= allowed:
             yield Finding(
                 f"the loss of backward {step} is {here:.6g}, the reference has {there:.6g}; "
