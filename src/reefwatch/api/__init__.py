@@ -33,6 +33,13 @@ def run(
     config: str | os.PathLike[str] | None = None,
     baseline: str | os.PathLike[str] | None = None,
     locked: str | os.PathLike[str] | None = None,
+    truth: bool = False,
+    record: str | os.PathLike[str] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    perturb: int = 0,
+    noise: int = 0,
+    light: bool = False,
+    most: int | None = None,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -48,13 +55,26 @@ def run(
     format; `locked` is a lock that the environment is held against. Raises UsageError before
     anything runs, UnreadableRecord for what is no lock.
     """
-    from reefwatch.api import judging
+    from reefwatch.api import judging, references
     from reefwatch.api.session import Session
     from reefwatch.core.report import ExitPolicy, exit_code
     from reefwatch.gather import runner
 
     settings = Settings.of(
-        claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+        claim,
+        exam,
+        budget,
+        strict,
+        out,
+        config=config,
+        baseline=baseline,
+        scrub=scrub,
+        truth=truth,
+        record=record,
+        against=against,
+        light=light,
+        noise=noise,
+        most=most,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -89,6 +109,9 @@ def run(
                     code = exit_code(report, policy or ExitPolicy(), code)
                     if code != ending.code:
                         session.let_others_end(report)
+                if perturb and record is not None and session.launch.rank == 0 and not ending.code:
+                    with session.guarded("noise of the reference"):
+                        references.measure_noise(settings, perturb, argv, module, session.say)
     except KeyboardInterrupt:
         session.gave_up("interrupted")
         return -signal.SIGINT
@@ -116,9 +139,24 @@ class watch:
         scrub: bool = True,
         config: str | os.PathLike[str] | None = None,
         baseline: str | os.PathLike[str] | None = None,
+        truth: bool = False,
+        record: str | os.PathLike[str] | None = None,
+        against: str | os.PathLike[str] | None = None,
+        light: bool = False,
     ) -> None:
         self._settings = Settings.of(
-            claim, exam, budget, strict, out, config=config, baseline=baseline, scrub=scrub
+            claim,
+            exam,
+            budget,
+            strict,
+            out,
+            config=config,
+            baseline=baseline,
+            scrub=scrub,
+            truth=truth,
+            record=record,
+            against=against,
+            light=light,
         )
         self._session: Session | None = None
         self._report: Report | None = None
@@ -229,7 +267,12 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     from reefwatch.core.launch import Launch
 
     settings = Settings.of(
-        plan["claim"], plan["exam"], plan["budget"], plan["strict"], scrub=plan["scrub"]
+        plan["claim"],
+        plan["exam"],
+        plan["budget"],
+        plan["strict"],
+        scrub=plan["scrub"],
+        truth=plan.get("truth", False),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

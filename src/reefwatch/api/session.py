@@ -13,7 +13,7 @@ from os import getpid  # kept: the program may mock os
 from pathlib import Path
 from typing import Any
 
-from reefwatch.api import judging
+from reefwatch.api import judging, references
 from reefwatch.api.settings import Settings
 from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.core.fact import Evidence, Fact, Json
@@ -148,6 +148,12 @@ class Session:
         self.folder = None if path is None else path.parent
         for remark in self._sink.record().remarks:
             self.say(remark)
+        asked = Evidence("numerics.asked", self.settings.truth, source="--truth")
+        self._sink.fact("numerics.asked", asked)
+        against = Evidence(
+            "numerics.follows", self.settings.against is not None, source="--against"
+        )
+        self._sink.fact("numerics.follows", against)
         if self.settings.claim is not None:
             claim = Evidence("claim.precision", self.settings.claim, source="--claim")
             self._sink.fact("claim.precision", claim)
@@ -180,6 +186,7 @@ class Session:
 
         # `spawned` is what children of torch.multiprocessing.spawn need to open their own watch
         options = {**self.settings.plain(), "spawned": self._for_children()}
+        options.update(references.options(self.settings, self.launch.rank))
         return Watch(
             self._sink,
             catalog.instruments(options),

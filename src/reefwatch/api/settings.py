@@ -37,6 +37,18 @@ class Settings:
     scrub: bool = True
     config: Path | None = None
     baseline: Path | None = None
+    truth: bool = False
+    """Compute each examined op once more, in float64."""
+    record: Path | None = None
+    """Where a reference is recorded."""
+    against: Path | None = None
+    """The reference that the run is to follow."""
+    light: bool = False
+    """Of later batches of a reference keep the digest alone."""
+    noise: int = 0
+    """Seed of the noise on the first step's floats; 0 for none."""
+    most: int | None = None
+    """Bytes that a reference may have."""
 
     @staticmethod
     def of(
@@ -49,6 +61,12 @@ class Settings:
         config: str | os.PathLike[str] | None = None,
         baseline: str | os.PathLike[str] | None = None,
         scrub: bool = True,
+        truth: bool = False,
+        record: str | os.PathLike[str] | None = None,
+        against: str | os.PathLike[str] | None = None,
+        light: bool = False,
+        noise: int = 0,
+        most: int | None = None,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
@@ -64,6 +82,12 @@ class Settings:
             scrub,
             _absolute(config),
             _absolute(baseline),
+            bool(truth),
+            _absolute(record),
+            _absolute(against),
+            bool(light),
+            int(noise),
+            most,
         )
 
     def plain(self) -> dict[str, Any]:
@@ -74,6 +98,9 @@ class Settings:
             "budget": self.budget,
             "strict": list(self.strict),
             "scrub": self.scrub,
+            "truth": self.truth,
+            "record": None if self.record is None else str(self.record),
+            "against": None if self.against is None else str(self.against),
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from reefwatch.core.fact import Fact
@@ -29,6 +29,24 @@ class Referee(Protocol):
 
 
 class ReferenceReader(Protocol):
-    """Reads tensors of a recorded reference while the run goes on."""
+    """Reads a recorded reference while the run goes on."""
+
+    head: Mapping[str, Any]
+
+    def rows(self) -> Iterator[Mapping[str, Any]]: ...
 
     def tensor(self, name: str) -> tuple[bytes, str, tuple[int, ...]] | None: ...
+
+
+class ReferenceWriter(Protocol):
+    """Takes a reference while the run goes on; it is there only when it is whole."""
+
+    rows: int
+
+    def about(self, **more: Any) -> None: ...
+
+    def row(self, data: Mapping[str, Any]) -> None: ...
+
+    def tensor(self, name: str, raw: bytes, dtype: str, shape: tuple[int, ...]) -> None: ...
+
+    def close(self) -> None: ...

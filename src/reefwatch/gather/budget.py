@@ -37,6 +37,8 @@ class Scheduler:
     def __init__(self, exam: float, share: float, clock: Callable[[], float]) -> None:
         self.allowance = exam
         self.share = share
+        self.wanted: frozenset[int] = frozenset()
+        """Steps that are examined whatever it costs: a reference was asked for."""
         self.exam_spent = 0.0
         self.exam_steps = 0
         self.ended = "" if exam > 0 else "no exam was asked for"
@@ -62,6 +64,8 @@ class Scheduler:
 
     def examine(self, step: int) -> bool:
         """True when `step`, which begins now, is to be examined."""
+        if step in self.wanted:
+            return True
         if not self.ended:
             if self.exam_spent + self._expected() <= self.allowance:
                 return step % PLAIN_EVERY != PLAIN_AT
@@ -156,6 +160,8 @@ class Scheduler:
 
     def left(self) -> float:
         """Seconds of overhead that the step under way may cost before it must be left."""
+        if self.wanted:
+            return float("inf")
         if not self.ended:
             return self.allowance - self.exam_spent
         return max(DISTRUST * self._expected(), self.share * (self._clock() - self._since))

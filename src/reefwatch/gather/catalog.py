@@ -23,6 +23,12 @@ CATALOG = (
     ("perf.loader", "Loader"),
 )
 """Module below `reefwatch.gather`, and class."""
+ASKED = {
+    "reference_writer": ("numerics.reference", "Recorder"),
+    "against": ("numerics.reference", "Follower"),
+    "truth": ("numerics.truth", "Truth"),
+}
+"""Those that an option asks for, by its name; last, so that they see what the others left alone."""
 
 
 class Absent(Instrument):
@@ -41,7 +47,8 @@ def instruments(options: dict[str, Any]) -> list[Instrument]:
     """One of each, in order; `options["without"]` names contracts or instruments to leave out."""
     left_out = set(options.get("without", ()))
     made: list[Instrument] = []
-    for module, kind in CATALOG:
+    asked = [entry for option, entry in ASKED.items() if options.get(option)]
+    for module, kind in (*CATALOG, *asked):
         contract = module.partition(".")[0]
         if contract in left_out or module in left_out:
             continue

@@ -268,6 +268,13 @@ class Panel:
         ]
         return hearing
 
+    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        """One op that is about to run, for those that look."""
+        with Shield(self._torch):
+            for guard in self.guards:
+                if guard.looking and guard.instrument.wants_before:
+                    guard.call("before_op", func, args, kwargs)
+
     def _seen(self) -> bool:
         """True when a mode or profiler of the user's is on; ours is off while an op is told."""
         core = self._torch._C

@@ -41,6 +41,8 @@ class Instrument:
     contract: str = ""
     wants_ops: bool = False
     """True when `on_op` is to be called in examined steps."""
+    wants_before: bool = False
+    """True when `before_op` is to be called ahead of each op."""
     wrapped: bool = False
     """True when `on_op` only reads dtypes and shapes, and so may see the wrapped tensors inside
     torch.func's transforms. Computing with those can end the process."""
@@ -78,6 +80,9 @@ class Instrument:
 
     def on_op(self, call: Any) -> None:
         """One dispatched op of an examined step: a gather.ops.OpCall."""
+
+    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        """An op of an examined step is about to run: what it writes over is still as it was."""
 
     def before_backward(self, loss: Any) -> None:
         """`Tensor.backward` is called on `loss`. Every step."""

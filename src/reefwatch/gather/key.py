@@ -96,9 +96,18 @@ class Key:
         python = core._dispatch_key_parse("Python")
         compiling = core._dynamo.eval_frame.get_eval_frame_callback
 
+        def ahead(layer: Any, func: Any, args: Any, kwargs: Any) -> None:
+            if not excluded(python) and compiling() is None:
+                began = clock()
+                with quiet():
+                    layer.ahead(func, args, kwargs)
+                layer.seconds += clock() - began
+
         def handler(func: Any, /, *args: Any, **kwargs: Any) -> Any:
             layer = self.layer
             with without(this):
+                if layer is not None and layer.ahead is not None:
+                    ahead(layer, func, args, kwargs)
                 if func._namespace in ("aten", "prims"):
                     with quiet():  # the user's function modes have had their say above
                         out = func._op(*args, **kwargs)

@@ -42,6 +42,8 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
         layer = self.layer
         if layer is None:
             return call(*args, **kwargs)
+        if layer.ahead is not None:
+            ahead(layer, func, args, kwargs)
         if call is func or func._namespace not in ("aten", "prims"):
             out = call(*args, **kwargs)
         else:
@@ -59,6 +61,19 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
                 set_callback(dynamo)
             layer.seconds += clock() - began
         return out
+
+    def ahead(layer: Any, func: Any, args: Any, kwargs: Any) -> None:
+        began = clock()
+        dynamo = callback()
+        if dynamo is not None:
+            set_callback(None)
+        try:
+            with quiet():
+                layer.ahead(func, args, kwargs)
+        finally:
+            if dynamo is not None:
+                set_callback(dynamo)
+            layer.seconds += clock() - began
 
     def yes(cls: Any) -> bool:
         return True

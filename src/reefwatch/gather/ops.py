@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -96,6 +96,8 @@ class OpLayer:
         self.ops = 0
         self.telling = False
         """True while the thread that steps tells of an op."""
+        self.ahead: Callable[[Any, Any, Any], None] | None = None
+        """Told of each op before it runs, if anybody wants that."""
         self.locator = Locator(tools.torch, follow(tools))
         self._shy = False
         self._tools = tools

@@ -59,6 +59,7 @@ class Watch:
         self._window = Window(self._panel, self._scheduler, self._hurry, self._rest)
         self._owner = Owner(self)
         self._teller = Teller(self._gate, on_status)
+        self._scheduler.wanted = frozenset((options or {}).get("ladder", ()))
         self._cycles = Cycles()
         self._roots = Cycles()
         self._strict = frozenset(strict)
@@ -338,6 +339,8 @@ class Watch:
         if wanting:
             self._window.layer = OpLayer(self._tools(""), [self._window])
             self._window.layer.follow_classes(mine)
+            if any(guard.instrument.wants_before for guard in self._panel.guards):
+                self._window.layer.ahead = self._panel.before_op
 
     def _follow_children(self, mine: patches.Patches) -> None:
         plan = self._options.get("spawned")

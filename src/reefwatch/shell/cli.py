@@ -41,7 +41,7 @@ VERBS = (
     Verb(
         "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
     ),
-    Verb("compare", "two records or references, any devices: where do they part"),
+    Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
     Verb("compile-check", "does compiled code compute what the model says"),

@@ -23,6 +23,17 @@ def seconds(text: str) -> float:
         raise UsageError(f"{text!r} is not a time such as 20s, from 0 on") from None
 
 
+def size(text: str) -> int:
+    """`24GiB`, `500MB` or plain bytes."""
+    match = re.fullmatch(r"([0-9.]+)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    try:
+        assert match is not None
+        base = 1024 if match[3] else 1000
+        return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+    except (AssertionError, ValueError):
+        raise UsageError(f"{text!r} is not a size such as 24GiB") from None
+
+
 def share(text: str) -> float:
     """`2%` or `0.02`."""
     try:

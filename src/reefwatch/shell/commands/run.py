@@ -35,6 +35,29 @@ def parser() -> argparse.ArgumentParser:
         help="share of the time that watching may cost after that",
     )
     made.add_argument(
+        "--truth",
+        action="store_true",
+        help="compute each op of the exam once more, in float64 (give it time: --exam 60s)",
+    )
+    made.add_argument("--record", metavar="REF", help="record a reference of this run here")
+    made.add_argument(
+        "--perturb",
+        type=int,
+        default=0,
+        metavar="K",
+        help="with --record: run K times more, the first step moved by one ulp, for the noise",
+    )
+    made.add_argument("--light", action="store_true", help="with --record: keep one batch alone")
+    made.add_argument(
+        "--against",
+        metavar="REF",
+        help="follow a reference; its weights and batches are put in place of the run's own",
+    )
+    made.add_argument(
+        "--max-size", type=options.size, metavar="64GiB", help="of the reference that is read"
+    )
+    made.add_argument("--noise", type=int, default=0, help=argparse.SUPPRESS)
+    made.add_argument(
         "--strict",
         nargs="?",
         const="all",
@@ -134,6 +157,13 @@ def main(argv: list[str]) -> int:
         config=given.config,
         baseline=given.baseline,
         locked=given.locked,
+        truth=given.truth,
+        record=given.record,
+        against=given.against,
+        perturb=given.perturb,
+        noise=given.noise,
+        light=given.light,
+        most=given.max_size,
         policy=options.policy(given),
         exports={
             kind: path

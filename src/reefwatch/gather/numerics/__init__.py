@@ -1,0 +1,1 @@
+"""The numbers of a run against the truth: each op computed again from its own inputs."""

@@ -1,0 +1,394 @@
+"""The reference of a run: recorded on the trusted machine, followed on another.
+
+At a ladder of steps (0, 1, 2, 4, 8 ...) every op's floats are sketched, with each parameter's
+gradient and value. What the first step was given (weights, batch, labels, masks) is kept whole, of
+later ones the batch. `Recorder` only reads. `Follower` is an active mode: where an op first reads
+a tensor that the step was given, the reference's bytes are put into it, and random masks are
+replaced by the reference's; the record says how many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.core.ports import ReferenceReader, ReferenceWriter
+from reefwatch.gather import environment
+from reefwatch.gather.dtypes import short
+from reefwatch.gather.instrument import Instrument, Tools
+from reefwatch.gather.loop.modules import Modules
+from reefwatch.gather.numerics.externals import Externals, Storages
+from reefwatch.gather.numerics.plans import Plans
+from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
+from reefwatch.measure.matching import match
+from reefwatch.measure.sketches import coarser, compared
+
+LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
+"""Steps that are recorded."""
+GAP = 3
+"""The first step that is not on the ladder: its batch is the run's own, so what follows a replaced
+batch is no longer the reference's training."""
+MOST_LOSSES = 100_000
+
+
+class Rows(Instrument):
+    """What recording and following have in common: one row per op, gradient and parameter."""
+
+    contract = "numerics"
+    wants_ops = True
+    wants_before = True
+
+    def arm(self, tools: Tools) -> None:
+        self._tools, self._torch = tools, tools.torch
+        self._sketch = Sketcher(tools.torch)
+        self._plans = Plans(tools.torch)
+        self._externals = Externals(tools.torch)
+        self._first = Storages(tools.torch)
+        """What step 0 was given: what is given later beside it is a batch."""
+        self._modules = Modules(tools.torch)
+        self._counts: Counter[Any] = Counter()
+        self._step = -1
+        self._order = 0
+        self._batch = self._random = 0
+        self._updating = False
+        self._steps: list[int] = []
+        self._losses: list[Any] = []
+        self._names: dict[int, str] = {}
+
+    def open(self, step: int) -> None:
+        self._step = step if step in LADDER else -1
+        if self._step < 0:
+            return
+        self._counts.clear()
+        self._externals.begin()
+        self._order = self._batch = self._random = 0
+        self._steps.append(step)
+
+    def close(self, step: int) -> bool:
+        self._step = -1
+        return step < LADDER[-1] and len(self._steps) < 5
+
+    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        if self._step < 0 or self._updating:
+            return
+        for tensor in self._externals.new(args, kwargs):
+            storage = tensor.untyped_storage()
+            address = int(storage.data_ptr())
+            if self._step == 0:
+                self._first.add(address, storage)
+            elif address in self._first:
+                continue
+            name = self._name(tensor)
+            if name:
+                self.given(f"{self._step}/weight/{name}", tensor)
+            else:
+                self.given(f"{self._step}/given/{self._batch}", tensor)
+                self._batch += 1
+
+    def on_op(self, call: Any) -> None:
+        if self._step < 0:
+            return
+        plan = self._plans.of(call.func)
+        outs = self._plans.outputs(plan, call)
+        if self._torch.Tag.nondeterministic_seeded in getattr(call.func, "tags", ()):
+            for out in outs:
+                if out is not None:
+                    self.drawn(f"{self._step}/random/{self._random}", out)
+                    self._random += 1
+        self._externals.made(call.out)
+        if plan.silent:
+            return
+        for place, out in enumerate(outs):
+            if out is None or not out.is_floating_point() or not out.numel() or out.is_sparse:
+                continue
+            site = call.site
+            module = site.module or self._owner(call)
+            self.seen(site.phase, module, call.name, place, out, site.file, site.line)
+
+    def before_update(self, optimizer: Any, examined: bool) -> None:
+        self._updating = True
+        if self._step >= 0:
+            for name, param in self._named(optimizer):
+                if self._step:  # step 0 has it among what it was given
+                    self.seen("weight", name, "weight", 0, param, "", 0)
+                grad = param.grad
+                if grad is None or grad.is_sparse:
+                    self.seen(
+                        "gradient", name, "none" if grad is None else "sparse", 0, None, "", 0
+                    )
+                else:
+                    self.seen("gradient", name, "gradient", 0, grad, "", 0)
+
+    def after_update(self, optimizer: Any, examined: bool) -> None:
+        self._updating = False
+        if self._step >= 0:
+            for name, param in self._named(optimizer):
+                self.seen("parameter", name, "parameter", 0, param, "", 0)
+
+    def before_backward(self, loss: Any) -> None:
+        if len(self._losses) < MOST_LOSSES and loss.numel() == 1:
+            self._losses.append(loss.detach().clone())
+
+    def seen(
+        self, phase: str, module: str, op: str, place: int, tensor: Any, file: str, line: int
+    ) -> None:
+        """One row, in the order in which the step makes them."""
+        key = (phase, module, op, place)
+        nth = self._counts[key]
+        self._counts[key] += 1
+        row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
+        row.update(nth=nth, order=self._order, file=file, line=line)
+        self._order += 1
+        self.row(row, None if tensor is None else self._sketch(tensor))
+
+    def given(self, name: str, tensor: Any) -> None:
+        raise NotImplementedError
+
+    def drawn(self, name: str, tensor: Any) -> None:
+        raise NotImplementedError
+
+    def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
+        raise NotImplementedError
+
+    def losses(self) -> list[float]:
+        return [float(loss) for loss in self._losses]
+
+    def about(self) -> dict[str, Any]:
+        """Where this ran: runs of equal ones are expected to be equal bit for bit."""
+        torch = self._torch
+        return {
+            "device": environment.device_facts(torch),
+            "torch": environment.torch_facts(torch, threads=True),
+        }
+
+    def _name(self, tensor: Any) -> str:
+        """A parameter's name in its module: backends read weights in different orders."""
+        if not isinstance(tensor, self._torch.nn.Parameter):
+            return ""
+        if id(tensor) not in self._names:
+            self._modules.learn([tensor])
+            self._names[id(tensor)] = self._modules.name(tensor) or ""
+        return self._names[id(tensor)]
+
+    def _owner(self, call: Any) -> str:
+        """The parameter that an op of the optimizer works for, if it is among its arguments."""
+        if call.phase != "optimizer":
+            return ""
+        return next((name for a in call.args if (name := self._names.get(id(a)))), "")
+
+    def _named(self, optimizer: Any) -> Iterator[tuple[str, Any]]:
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        if any(id(p) not in self._names for p in params):
+            self._modules.learn(params)
+            for number, param in enumerate(params):
+                self._names[id(param)] = self._modules.name(param) or f"parameter {number}"
+        for param in params:
+            yield self._names[id(param)], param
+
+
+class Recorder(Rows):
+    """`run --record REF`. With a noise seed, active: the first step's floats move one ulp."""
+
+    name = "numerics.record"
+
+    def arm(self, tools: Tools) -> None:
+        super().arm(tools)
+        self._writer: ReferenceWriter = tools.options["reference_writer"]
+        self._light = bool(tools.options.get("light"))
+        self._noise = int(tools.options.get("noise") or 0)
+        self._base: ReferenceReader | None = tools.options.get("reference")
+
+    def given(self, name: str, tensor: Any) -> None:
+        torch = self._torch
+        if self._noise and self._step == 0 and tensor.is_floating_point() and tensor.numel():
+            self._move(tensor)
+        kind: dict[str, Any] = {
+            "given": name,
+            "digest": digest(torch, tensor),
+            "dtype": short(tensor.dtype),
+        }
+        kind["weight"] = isinstance(tensor, torch.nn.Parameter)
+        kind.update(constant=_constant(tensor), bytes=tensor.numel() * tensor.element_size())
+        self._writer.row({**kind, "shape": list(tensor.shape)})
+        if not (self._light and self._step) and not self._noise and not tensor.is_complex():
+            self._writer.tensor(name, raw(torch, tensor), short(tensor.dtype), tuple(tensor.shape))
+
+    def drawn(self, name: str, tensor: Any) -> None:
+        found = self._base.tensor(name) if self._base is not None else None
+        if found is not None:
+            _put(self._torch, tensor, found)
+        if not self._noise:
+            kept = raw(self._torch, tensor)
+            self._writer.tensor(name, kept, short(tensor.dtype), tuple(tensor.shape))
+
+    def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
+        self._writer.row({**row, "sketch": sketch})
+
+    def disarm(self) -> None:
+        self._writer.about(steps=self._steps, losses=self.losses(), **self.about())
+        self._writer.close()
+        value: Any = {"steps": self._steps, "rows": self._writer.rows}
+        self._tools.sink.fact("numerics.recorded", Evidence("numerics.recorded", value))
+
+    def _move(self, tensor: Any) -> None:
+        """One unit in the last place, up or down by a fixed pattern."""
+        torch = self._torch
+        generator = torch.Generator().manual_seed(self._noise)
+        up = torch.randint(0, 2, tensor.shape, generator=generator).bool().to(tensor.device)
+        ends = (torch.full_like(tensor, end) for end in (torch.inf, -torch.inf))
+        more, less = (torch.nextafter(tensor.detach(), end.detach()) for end in ends)
+        tensor.data.copy_(torch.where(up, more, less))
+
+
+class Follower(Rows):
+    """`run --against REF`. Active: it puts the reference's weights, batches and masks in place."""
+
+    name = "numerics.against"
+
+    def arm(self, tools: Tools) -> None:
+        super().arm(tools)
+        self._reader: ReferenceReader = tools.options["reference"]
+        self._rows: dict[int, list[Any]] = {}
+        self._given: dict[str, Any] = {}
+        for row in self._reader.rows():
+            if "given" in row:
+                self._given[row["given"]] = row
+            else:
+                self._rows.setdefault(row["step"], []).append(row)
+        here = self.about()
+        self._same = all(self._reader.head.get(part) == here[part] for part in here)
+        self._here: list[dict[str, Any]] = []
+        self._met = self._of = 0
+        self._coarsest = "f64"
+        self._taken: set[str] = set()
+        self._fed = Counter[str]()
+        self._replaced = False
+        """True when a batch or a mask of its own was replaced by the reference's."""
+        self._number = 0
+
+    def given(self, name: str, tensor: Any) -> None:
+        mine = digest(self._torch, tensor)
+        kept = self._counterpart(name, mine)
+        data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
+        data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
+        data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
+        data["bytes"] = tensor.numel() * tensor.element_size()
+        data["constant"] = _constant(tensor)
+        if kept is not None:
+            data["same"] = kept["digest"] == mine
+            found = None if data["same"] else self._reader.tensor(kept["given"])
+            if found is not None:
+                data["fed"] = _put(self._torch, tensor, found)
+        self._replaced |= not data["same"] and not data["weight"]
+        self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
+        self._tools.sink.event("reference.given", data, step=self._step, id=name)
+
+    def _counterpart(self, name: str, mine: str) -> Any:
+        """The reference's tensor: of this name, but one with the same bytes comes first."""
+        step = name.partition("/")[0] + "/"
+        alike = [
+            other
+            for other, row in self._given.items()
+            if row["digest"] == mine and other.startswith(step) and other not in self._taken
+        ]
+        chosen = name if name in alike or not alike else alike[0]
+        kept = self._given.get(chosen)
+        if kept is not None:
+            self._taken.add(chosen)
+        return kept
+
+    def drawn(self, name: str, tensor: Any) -> None:
+        found = self._reader.tensor(name)
+        if found is None or found[0] == raw(self._torch, tensor):
+            return
+        if _put(self._torch, tensor, found):
+            self._replaced = True
+            self._fed["drawn"] += 1
+
+    def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
+        if self._comparable():
+            self._here.append({**row, "sketch": sketch})
+
+    def close(self, step: int) -> bool:
+        self._match()
+        return super().close(step)
+
+    def _match(self) -> None:
+        """Match the rows of the step that has ended, and write how far apart they are."""
+        if not self._here:
+            return
+        here, self._here = self._here, []
+        there = self._rows.pop(here[0]["step"], [])
+        pairs, missing = match(here, there, self._same)
+        for row, kept in pairs:
+            sketch = row["sketch"]
+            told = {k: v for k, v in row.items() if k != "sketch"}
+            data: dict[str, Any] = {**told, "matched": kept is not None, "problem": ""}
+            if kept is not None:
+                self._met += 1
+                data.update(compared(kept, sketch, self._same))
+                self._coarsest = coarser(self._coarsest, data.get("dtype", "f64"))
+            self._tell(data)
+        for kept in missing:
+            told = {k: v for k, v in kept.items() if k not in ("sketch", "noise")}
+            self._tell({**told, "matched": False, "problem": "missing"})
+        self._of += max(len(here), len(there))
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        sink = self._tools.sink
+        sink.event("reference.row", data, step=data["step"], id=str(self._number))
+        self._number += 1
+
+    @property
+    def _compared(self) -> list[int]:
+        """Steps that can be compared: of another order of data only those before the gap."""
+        return [step for step in self._steps if step < GAP or not self._replaced]
+
+    def _comparable(self) -> bool:
+        return self._step < GAP or not self._replaced
+
+    def disarm(self) -> None:
+        sink = self._tools.sink
+        self._match()
+        head = self._reader.head
+        if not self._steps or not self._met:
+            sink.fact(
+                "numerics.reference", Unknown("no step of the reference's ladder was examined")
+            )
+            return
+        value: dict[str, Any] = {
+            "steps": self._compared,
+            "of": head.get("steps", []),
+            "rows": self._met,
+            "rows_of": self._of,
+            "same_machine": self._same,
+            "coarsest": self._coarsest,
+            "noise": head.get("noise", 0),
+            "rerun": bool(head.get("rerun")),
+            "fed": dict(self._fed),
+        }
+        sink.fact("numerics.reference", Evidence("numerics.reference", value))
+        losses = self.losses()[: GAP if self._replaced else None]
+        curve = {
+            "here": losses,
+            "there": head.get("losses", []),
+            "band": head.get("band", []),
+        }
+        sink.fact("numerics.curve", Evidence("numerics.curve", curve))
+
+
+def _constant(tensor: Any) -> bool:
+    """True for zeros, ones and the like: they are the same from every seed."""
+    flat = tensor.detach().reshape(-1)
+    return bool(tensor.numel() < 2 or (flat == flat[0]).all())
+
+
+def _put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:
+    """Put bytes into a tensor without a trace in its graph; False when they do not fit."""
+    made = restore(torch, found, tensor)
+    if made is None:
+        return False
+    tensor.data.copy_(made)
+    return True

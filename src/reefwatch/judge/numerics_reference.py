@@ -1,0 +1,181 @@
+"""What the checks of a reference have in common: rows in order, tolerances, words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reefwatch.core.claim import Tolerance
+from reefwatch.core.fact import Evidence
+from reefwatch.core.finding import Coverage, Finding, Place
+from reefwatch.core.record import Case, Event
+
+FOLLOWS = "numerics.follows"
+SAFETY = Tolerance(
+    6.0,
+    "times the noise",
+    "the noise is the largest of a few runs moved by one ulp; a run on another device rounds "
+    "otherwise in every op, which measured pairs put at up to three times that",
+)
+FLOORS = {
+    "f64": Tolerance(1e-9, "relative", "rounding of float64 through a few hundred ops"),
+    "f32": Tolerance(1e-4, "relative", "rounding of float32 through a few hundred ops"),
+    "bf16": Tolerance(3e-2, "relative", "eight units of bfloat16"),
+    "f16": Tolerance(4e-3, "relative", "eight units of float16"),
+}
+"""Where no noise was measured, and for another machine than the reference's."""
+SAME = Tolerance(
+    1e-6, "relative", "the same machine gives the same bits; a reduction over threads may not"
+)
+BACK = Tolerance(
+    4.0,
+    "times the floor",
+    "a gradient sums many roundings to 16 bits: one H200 against a CPU measured up to 2.5 times",
+)
+LOW = frozenset(("bf16", "f16"))
+
+
+def row(**changes: Any) -> Event:
+    """A row as the instrument writes it, for good and bad cases."""
+    data: dict[str, Any] = {
+        "step": 0,
+        "phase": "forward",
+        "module": "fc",
+        "op": "aten.addmm.default",
+        "out": 0,
+        "nth": 0,
+        "order": 5,
+        "file": "/model.py",
+        "line": 7,
+        "matched": True,
+        "problem": "",
+        "dtype": "f32",
+        "value": 1e-7,
+        "norm": 1e-8,
+        "slice": 1e-7,
+        "at": 0,
+        "bad": False,
+        "noise": None,
+    }
+    data.update(changes)
+    return Event("reference.row", data, step=data["step"], id=str(data["order"]))
+
+
+def reference(**changes: Any) -> dict[str, Any]:
+    """The fact `numerics.reference`, for good and bad cases."""
+    value: dict[str, Any] = {
+        "steps": [0, 1, 2],
+        "of": [0, 1, 2],
+        "rows": 300,
+        "rows_of": 300,
+        "same_machine": False,
+        "noise": 0,
+        "rerun": False,
+        "fed": {"same": 10},
+        "coarsest": "f32",
+    }
+    return {**value, **changes}
+
+
+def rows(case: Case, phases: Iterable[str] = (), *, first: bool | None = None) -> list[Any]:
+    """The rows of some phases, in the order of the run; `first`: of step 0, or of later ones."""
+    wanted = set(phases)
+    told = [event.data for event in case.rows("reference.row")]
+    told = [one for one in told if not wanted or one["phase"] in wanted]
+    if first is not None:
+        told = [one for one in told if (one["step"] == 0) == first]
+    return sorted(told, key=lambda one: (one["step"], one["order"]))
+
+
+def limit(case: Case, one: Mapping[str, Any], part: str) -> float:
+    """How far this row may be off, relative: from the measured noise where there is some."""
+    told = case.value("numerics.reference")
+    noise = one.get("noise") or {}
+    floor = FLOORS.get(one["dtype"], FLOORS["f32"]).limit
+    if told["same_machine"] and "rerun" in noise:
+        return max(SAFETY.limit * float(noise["rerun"][part]), SAME.limit)
+    if not told["same_machine"] and told["coarsest"] in LOW:
+        # the noise is of one ulp of float32: it says little of where 16 bits are rounded
+        floor = FLOORS[told["coarsest"]].limit
+        back = one["phase"] not in ("setup", "forward")
+        return max(floor * (BACK.limit if back else 1), SAFETY.limit * _of(noise, part))
+    if "noise" not in noise:
+        return floor
+    return max(SAFETY.limit * float(noise["noise"][part]), floor / 8)
+
+
+def _of(noise: Mapping[str, Any], part: str) -> float:
+    return float(noise["noise"][part]) if "noise" in noise else 0.0
+
+
+def beyond(case: Case, one: Mapping[str, Any]) -> tuple[str, float, float]:
+    """(what is off: value, slice, norm, finite or ""; how far; how far it may be)."""
+    if one["problem"] or not one["matched"]:
+        return "", 0.0, 0.0
+    if one["bad"]:
+        return "finite", 1.0, 0.0
+    worst = ("", 0.0, 0.0)
+    for part in ("value", "slice", "norm"):
+        allowed = limit(case, one, part)
+        off = float(one[part])
+        if off > allowed and off / allowed > (worst[1] / worst[2] if worst[2] else 0):
+            worst = (part, off, allowed)
+    return worst
+
+
+def covers(case: Case) -> tuple[Coverage, ...]:
+    told = case.value("numerics.reference")
+    return (
+        Coverage("rows of the reference", told["rows"], told["rows_of"]),
+        Coverage("steps of the ladder", len(told["steps"]), max(len(told["of"]), 1)),
+    )
+
+
+def place(one: Mapping[str, Any]) -> Place:
+    op = one["op"] if one["phase"] not in ("gradient", "weight", "parameter") else f"{one['phase']}"
+    return Place(one["module"], op, one["file"], one["line"], one["step"])
+
+
+def worst_first(case: Case, found: list[Any]) -> list[Any]:
+    """The same rows, those of one step by how far they are beyond what is allowed.
+
+    Weights as they are before an update come first: there nothing else has followed from them yet.
+    """
+
+    def key(one: Any) -> Any:
+        part, off, allowed = beyond(case, one)
+        return one["step"], one["phase"] != "weight", -(off / allowed if part and allowed else 0.0)
+
+    return sorted(found, key=key)
+
+
+def first_of(case: Case, found: list[Any], title: str, fix: str) -> Finding | None:
+    """One finding for the first row that leaves the reference; the rest follow from it."""
+    for number, one in enumerate(found):
+        part, off, allowed = beyond(case, one)
+        if not part:
+            continue
+        after = sum(bool(beyond(case, other)[0]) for other in found[number + 1 :])
+        what = {
+            "value": "its values",
+            "slice": f"slice {one['at']}",
+            "norm": "its norm",
+            "finite": "which elements are finite",
+        }[part]
+        where = one["module"] or one["op"]
+        message = f"{title} at {where} ({one['op']}, step {one['step']}): {what} "
+        message += (
+            f"differ by {off:.3g}, {allowed:.3g} is allowed" if part != "finite" else "differs"
+        )
+        return Finding(
+            message,
+            (
+                Evidence("distance", off, "relative", f"sketch of {one['op']}"),
+                Evidence("tolerance that would have passed", off, "relative"),
+            ),
+            place(one),
+            claimed="this run follows the reference",
+            why=f"{after} later rows differ too; the first one is where it began" if after else "",
+            fix=fix,
+        )
+    return None

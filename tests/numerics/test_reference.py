@@ -1,0 +1,98 @@
+"""A reference is recorded without changing the run, and what leaves it is named."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import reefwatch  # noqa: E402
+from reefwatch.store.bundle import Bundle  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "verify"))
+import numerics_reference as bank  # noqa: E402
+
+FAULTLAB = ROOT / "tests" / "data" / "faultlab" / "run_one.py"
+
+
+@pytest.fixture(scope="module", params=[("cnn", "fp32"), ("rnn", "bf16")])
+def reference(request, tmp_path_factory):
+    name, dtype = request.param
+    place = tmp_path_factory.mktemp("refs") / f"{name}-{dtype}"
+    bank.record(name, dtype, place, 1)
+    return name, dtype, place
+
+
+def test_recording_changes_nothing(tmp_path):
+    def run(watch):
+        program = bank.Program("cnn", "bf16")
+        with watch:
+            program.run()
+        return [p.detach().clone() for p in program.model.parameters()], torch.get_rng_state()
+
+    plain, state = run(contextlib.nullcontext())
+    seen, after = run(reefwatch.watch(exam=30, out=tmp_path / "out", record=tmp_path / "ref"))
+    assert torch.equal(state, after)
+    assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
+    assert Bundle(tmp_path / "ref").head["steps"] == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_the_healthy_program_holds_also_from_another_seed(reference, seed, tmp_path):
+    name, dtype, place = reference
+    report = bank.watched(bank.Program(name, dtype, seed), tmp_path, against=place)
+    assert bank.told(report) == []
+    held = {o.code: o.verdict.value for o in report.outcomes if o.code.startswith("REF")}
+    assert held["REF002"] == held["REF003"] == held["REF004"] == "held"
+    fed = report.records[0].fact("numerics.reference").value["fed"]
+    assert ("fed" in fed) == (seed != 0)
+
+
+def test_following_gives_the_reference_s_own_numbers(reference, tmp_path):
+    name, dtype, place = reference
+    program = bank.Program(name, dtype, seed=5)
+    report = bank.watched(program, tmp_path, against=place)
+    curve = report.records[0].fact("numerics.curve").value
+    assert curve["here"][:3] == curve["there"][:3]
+
+
+def test_faults_of_each_kind_are_found_and_located(reference, tmp_path):
+    name, dtype, place = reference
+    kinds = {}
+    for fault in bank.faults(name, dtype):
+        kinds.setdefault(fault.kind, fault)
+    wrong = []
+    for fault in kinds.values():
+        program = bank.Program(name, dtype)
+        fault.put(program)
+        found = bank.told(bank.watched(program, tmp_path, against=place))
+        if not bank.located(fault, found):
+            wrong.append((fault.kind, fault.site, found))
+    assert not wrong
+
+
+@pytest.mark.serial
+def test_on_the_command_line_with_noise(tmp_path):
+    def run(*options, fault="none"):
+        command = [sys.executable, "-m", "reefwatch", "run", "--quiet", *options]
+        return subprocess.run(
+            [*command, "--out", str(tmp_path / "out"), str(FAULTLAB), "mlp", fault, "4"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+
+    ref = str(tmp_path / "ref")
+    assert run("--record", ref, "--perturb", "1").returncode == 0
+    head = Bundle(Path(ref)).head
+    assert head["noise"] == 1 and head["rerun"] and len(head["band"]) == 4
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "ref"]
+    assert run("--against", ref).returncode == 0
+    assert run("--against", ref, fault="customop").returncode == 3
+    told = run("--against", str(tmp_path / "none"))
+    assert "is no reference" in told.stderr and "Traceback" not in told.stderr

@@ -1,0 +1,107 @@
+"""`--truth` on whole steps: healthy ones pass, kernels made wrong are named."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import reefwatch  # noqa: E402
+from reefwatch.core.finding import Verdict  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts" / "verify"))
+import numerics_faults as bank  # noqa: E402
+
+CASES = [(model, dtype) for model in bank.MODELS for dtype in ("fp32", "bf16", "fp16")]
+
+
+def watched(step, folder, steps=3):
+    watch = reefwatch.watch(exam=60, budget=0, truth=True, out=folder)
+    with watch:
+        for _ in range(steps):
+            step()
+    return watch.report
+
+
+def numerics(report):
+    return {o.code: o for o in report.outcomes if o.contract == "numerics"}
+
+
+@pytest.mark.parametrize(("model", "dtype"), CASES)
+def test_a_healthy_step_holds_and_no_formula_fails(model, dtype, tmp_path):
+    report = watched(bank.Step(model, dtype, seed=7), tmp_path)
+    told = numerics(report)
+    assert {code: o.verdict for code, o in told.items()} == {
+        "NUM001": Verdict.HELD,
+        "NUM002": Verdict.HELD,
+    }
+    fact = report.records[0].fact("numerics.truth").value
+    assert fact["judged"] >= 0.9 * fact["of"]
+    assert not [reason for reason in fact["unproven"] if "failed" in reason]
+
+
+@pytest.mark.parametrize(("model", "dtype"), [("cnn", "bf16"), ("transformer", "fp32")])
+def test_the_run_is_the_same_bit_for_bit(model, dtype, tmp_path):
+    def run(watch):
+        step = bank.Step(model, dtype, seed=3)
+        with watch:
+            for _ in range(4):
+                step()
+        return [p.detach().clone() for p in step.model.parameters()], torch.get_rng_state()
+
+    import contextlib
+
+    plain, state = run(contextlib.nullcontext())
+    seen, after = run(reefwatch.watch(exam=60, truth=True, out=tmp_path))
+    assert torch.equal(state, after)
+    assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
+
+
+FAULTS = [
+    ("cnn", "fp32", "aten.convolution.default", "one channel 1 % off"),
+    ("cnn", "bf16", "aten.convolution_backward.default", "slices swapped"),
+    ("cnn", "bf16", "aten.native_batch_norm.default", "factor"),
+    ("transformer", "bf16", "aten.native_layer_norm.default", "offset"),
+    ("transformer", "bf16", "aten.mm.default", "too few bits"),
+    ("transformer", "fp16", "aten.gelu.default", "bit flipped in a tile"),
+    ("transformer", "fp32", "aten._log_softmax.default", "tail lost"),
+    ("transformer", "fp32", "aten.embedding_dense_backward.default", "shifted by one"),
+    ("rnn", "fp16", "aten.addmm.default", "stale buffer"),
+]
+
+
+@pytest.mark.parametrize(("model", "dtype", "op", "kind"), FAULTS)
+def test_a_kernel_made_wrong_is_named(model, dtype, op, kind, tmp_path):
+    step = bank.Step(model, dtype, seed=5)
+    (site, *_) = [site for site in bank.sites(step) if site.op == op]
+    with bank.Fault(site, kind, seed=11) as fault:
+        report = watched(step, tmp_path)
+    assert fault.changed
+    named = {f.place.op for o in numerics(report).values() for f in o.findings}
+    assert op in named
+
+
+def test_without_truth_nothing_is_claimed_of_numbers(tmp_path):
+    step = bank.Step("cnn", "fp32", seed=1)
+    watch = reefwatch.watch(exam=5, out=tmp_path)
+    with watch:
+        step()
+        step()
+    assert not numerics(watch.report)
+
+
+def test_an_op_of_ones_own_is_unproven_by_name(tmp_path):
+    library = torch.library.Library("reeftest", "DEF")
+    library.define("half(Tensor x) -> Tensor")
+    library.impl("half", lambda x: x * 0.5, "CPU")
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], 0.1)
+
+    def step():
+        weight.grad = torch.ops.reeftest.half(weight.detach())
+        optimizer.step()
+
+    fact = watched(step, tmp_path).records[0].fact("numerics.truth").value
+    library._destroy()
+    assert "reeftest::half has no second formula" in fact["unproven"]
