@@ -260,7 +260,7 @@ class Poisoned:
 
     def __call__(self) -> None:
         for layer in _LAYERS:  # nothing can lie below a dispatch key, but below a mode
-            layer.compiles(True)
+            layer.yields(True)
         for step, (x, y) in enumerate(self.data[:2]):
             self.optimizer.zero_grad()
             with below(self.poison) if step == 1 else nullcontext():

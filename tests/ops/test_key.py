@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reefwatch.gather import key
 
@@ -96,7 +97,7 @@ class Layer:
     def observe(self, func, *rest):
         self.seen.append(str(func))
 eye, patches = key.find(torch, time.perf_counter), Patches()
-eye.follow_classes(patches)
+eye.follow_classes(patches, lambda: None)
 eye.enter(Layer())
 torch.empty(3)
 class Mine(torch.Tensor):
@@ -124,7 +125,7 @@ def test_a_program_that_compiles_is_looked_at_through_a_mode(key_rig):
     with key_rig as listener:
         torch.ones(2)
         assert depth() == 0
-        key_rig.layer.compiles(True)
+        key_rig.layer.yields(True)
         assert depth() == 1
         torch.zeros(2)
     assert depth() == 0
@@ -133,7 +134,7 @@ def test_a_program_that_compiles_is_looked_at_through_a_mode(key_rig):
 
 def test_a_step_that_cannot_be_left_is_not_looked_at_further(key_rig):
     with key_rig as listener:
-        key_rig.layer.compiles(False)
+        key_rig.layer.yields(False)
         torch.zeros(2)
     assert listener.calls == []
 
@@ -168,3 +169,17 @@ def test_settle_takes_off_what_torch_has_put_back(key_rig):
     key.settle()
     assert not torch._C._dispatch_tls_is_dispatch_key_included(ours)
     assert key_rig.listener.names() == ["aten.ones.default"]
+
+
+def test_a_mode_or_a_class_that_dispatches_makes_it_a_mode(key_rig):
+    from reefwatch.gather import key as keys
+
+    assert not keys.is_in_use(torch)
+
+    class Quiet(TorchDispatchMode):
+        pass
+
+    with Quiet():
+        assert keys.is_in_use(torch)
+        with key_rig:
+            assert torch._C._len_torch_dispatch_stack() == 2

@@ -67,14 +67,20 @@ class Key:
         """A context without the key."""
         return self._torch._C._ExcludeDispatchKeyGuard(self._this)
 
-    def follow_classes(self, patches: Patches) -> None:
-        """Learn of the first tensor subclass of the user's own when it is defined."""
+    def follow_classes(self, patches: Patches, dispatching: Callable[[], None]) -> None:
+        """Learn of tensor subclasses of the user's own when they are defined.
+
+        `dispatching` is called for one with a `__torch_dispatch__` of its own.
+        """
+        self._dispatching = dispatching
         patches.put(self._torch.Tensor, "__init_subclass__", _Subclassed(self, self._torch.Tensor))
 
     def subclassed(self, kind: type) -> None:
         """A subclass of Tensor is being defined."""
         if _is_users(kind):
             self._overlook(_EMPTY)
+            if self._dispatching is not None and dispatches(self._torch, kind):
+                self._dispatching()
 
     def _overlook(self, *names: str) -> None:
         if _EMPTY in names and self._empty:
@@ -86,6 +92,7 @@ class Key:
         self._empty = self._empty or _EMPTY in names
 
     _empty = False
+    _dispatching: Callable[[], None] | None = None
 
     def _make_handler(self, torch: Any, clock: Callable[[], float]) -> Callable[..., Any]:
         core = torch._C
@@ -147,6 +154,12 @@ def _is_users(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "torch"
 
 
+def dispatches(torch: Any, kind: type) -> bool:
+    """True for a subclass whose ops run Python of its own."""
+    usual = torch._C._disabled_torch_dispatch_impl
+    return getattr(kind, "__torch_dispatch__", usual) is not usual
+
+
 def _pass_higher_order(torch: Any, key: Any) -> None:
     """Operators that are dispatched in Python have a table of their own of keys to pass over."""
     from torch import _ops as ops
@@ -188,6 +201,15 @@ def settle() -> None:
     """Put right the calling thread's key set, after torch has put back an older one."""
     for key in _keys:
         key.settle()
+
+
+def is_in_use(torch: Any) -> bool:
+    """True when a dispatch mode is on, or the program has tensors that dispatch in Python.
+
+    A fallback in Python cannot be called where torch shuts these out meanwhile.
+    """
+    kinds = [kind for kind in torch.Tensor.__subclasses__() if _is_users(kind)]
+    return bool(torch._C._len_torch_dispatch_stack()) or any(dispatches(torch, k) for k in kinds)
 
 
 def is_compiled(torch: Any) -> bool:

@@ -13,7 +13,7 @@ from reefwatch.core.fact import Evidence
 from reefwatch.gather.frames import Modules, Site
 from reefwatch.gather.guard import describe
 from reefwatch.gather.instrument import Instrument, Tools
-from reefwatch.gather.key import Key, find, is_compiled
+from reefwatch.gather.key import Key, find, is_compiled, is_in_use
 from reefwatch.gather.locate import SHY_FORWARD, Locator
 from reefwatch.gather.mode import Mode
 from reefwatch.gather.patches import Patches, get_ident
@@ -149,7 +149,7 @@ class OpLayer:
         self._call = OpCall()  # another thread may still be telling of its last op with the old one
         self._call.layer, self._call.step = self, step
         self.locator.begin()
-        if self._key is not None and is_compiled(self._torch):
+        if self._key is not None and (is_compiled(self._torch) or is_in_use(self._torch)):
             self._key = None
         self._look()
 
@@ -161,13 +161,13 @@ class OpLayer:
             self._mode.enter(self)
             self._eye = self._mode
 
-    def follow_classes(self, patches: Patches) -> None:
+    def follow_classes(self, patches: Patches, dispatching: Callable[[], None]) -> None:
         """Learn of tensor subclasses that the program defines."""
         if self._key is not None:
-            self._key.follow_classes(patches)
+            self._key.follow_classes(patches, dispatching)
 
-    def compiles(self, movable: bool) -> None:
-        """Something is handed to torch.compile: its guards would see the key, but not the mode.
+    def yields(self, movable: bool) -> None:
+        """The key must be left for the mode: the program compiles, or dispatches in Python itself.
 
         `movable` tells whether the calling thread is the one that is looked at, and can be left.
         """

@@ -188,9 +188,17 @@ class Watch:
     @moment("any")
     def compile_called(self) -> None:
         self._compiles += 1
-        if self._window.layer is not None:
-            self._window.layer.compiles(get_ident() == self._owner.thread and self._movable())
+        self._yield()
         self._teller.say("watch.compile", {"used": True, "calls": self._compiles})
+
+    @moment("any")
+    def mode_pushed(self, nothing: Any = None) -> None:
+        """A dispatch mode of the program's is about to be on, or a tensor class that dispatches."""
+        self._yield()
+
+    def _yield(self) -> None:
+        if self._window.layer is not None:
+            self._window.layer.yields(get_ident() == self._owner.thread and self._movable())
 
     @moment("calling")
     def profiler_starts(self, nothing: Any) -> None:
@@ -338,7 +346,7 @@ class Watch:
         wanting = [guard.name for guard in self._panel.guards if guard.instrument.wants_ops]
         if wanting:
             self._window.layer = OpLayer(self._tools(""), [self._window])
-            self._window.layer.follow_classes(mine)
+            self._window.layer.follow_classes(mine, self.mode_pushed)
             if any(guard.instrument.wants_before for guard in self._panel.guards):
                 self._window.layer.ahead = self._panel.before_op
 

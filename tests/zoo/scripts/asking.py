@@ -4,7 +4,13 @@ import torch
 from ending import tell
 from torch import nn
 
+
+class Plain(torch.Tensor):
+    pass
+
+
 torch.manual_seed(0)
+made = [Plain(2, 3).shape, Plain([1.0, 2.0]), Plain(torch.ones(2)), Plain().shape]
 model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 losses = []
@@ -32,4 +38,4 @@ for step in range(24):
     (grad,) = torch.autograd.grad(model(x).prod(), model[0].weight)
     told.append(grad)
     losses.append(loss.detach())
-tell(losses, model, *told)
+tell(losses, model, *told, made)
