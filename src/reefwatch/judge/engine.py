@@ -65,6 +65,8 @@ def judge_rank(check: Check, record: Record) -> Outcome | str:
         doubt = check.doubt(case) if check.doubt else ""
     except Exception as error:  # a broken check is an outcome, not the end of the report
         odd = form.foreign(check, record, load())
+        if not odd and isinstance(error, ValueError) and " is not a valid " in str(error):
+            odd = str(error)  # a word of the record that an enumeration does not have
         if odd:
             reason = f"the record is not one that this version can judge: {odd}"
             return replace(outcome, verdict=Verdict.UNPROVEN, reason=reason)
