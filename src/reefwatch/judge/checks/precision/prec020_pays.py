@@ -87,7 +87,7 @@ def pays(case: Case) -> Iterator[Finding]:
     norms, promotions and upcasts keep in fp32, the time in casts between them.
     Fix: the table of recoverable bytes names the lines, largest first; `reefwatch explain PREC002`.
     Source: Micikevicius and others, Mixed Precision Training, 2018
-    (https://arxiv.org/abs/1710.03740); how the variants are made: docs/decisions/0006.
+    (https://arxiv.org/abs/1710.03740); how the variants are made: docs/decisions/0008.
     """
     variants: Mapping[str, Any] = case.value("precision.variants")["variants"]
     plain, asked, best = (variants.get(name) for name in ("fp32", "asked", "best"))
