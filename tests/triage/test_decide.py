@@ -231,6 +231,8 @@ def test_a_log_that_names_its_own_chip_outranks_this_machine(told):
 def test_facts_that_say_nothing_rule_nothing_out(told):
     assert facts({}) == {} and facts([1, "x", None]) == {}
     assert facts({"gpu_count": 1, "wsl": True}) == {"gpus": 1, "wsl": True}
+    listed = {"machine.gpus": {"value": [{"gfx": "gfx1151"}]}, "built": ["gfx900"]}
+    assert facts(listed) == {"archs": ["gfx1151"], "gpus": 1, "vendor": "amd"}
     ipc = "NCCL WARN hipIpcGetMemHandle failed : invalid argument\n"
     assert told(ipc, machine={}).family == "rccl-ipc-container"
     assert told(ipc, machine={"gpus": 1}).family is None

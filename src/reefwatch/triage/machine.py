@@ -18,12 +18,13 @@ def facts(document: Any) -> dict[str, Any]:
     The document is searched for what it says, not for where it says it: a key that is not there
     rules nothing out.
     """
-    text = json.dumps(document)
+    told = _values(document)
+    cards = [told[name] for name in ("gpus", "other_gpus") if isinstance(told.get(name), list)]
+    text = json.dumps(cards or document)  # a list of what a wheel was built for is no card
     archs = sorted(set(_GFX.findall(text)))
     found: dict[str, Any] = {}
     if archs:
         found["archs"] = archs
-    told = _values(document)
     for key, names in (("gpus", ("gpu_count", "gpus", "cards", "agents")),):
         for name in names:
             value = told.get(name)
