@@ -94,7 +94,9 @@ def _all_but_the_machine(
 ) -> tuple[tuple[Outcome, ...], dict[str, str]]:
     from reefwatch.judge import engine
 
-    return engine.judge(records, [one for one in engine.load() if one.contract != "machine"])
+    return engine.judge(
+        records, [one for one in engine.fitting(records) if one.contract != "machine"]
+    )
 
 
 def _of_the_machine(records: Sequence[Record]) -> tuple[Outcome, ...]:
