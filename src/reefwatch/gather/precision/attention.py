@@ -99,7 +99,7 @@ class Attention(Instrument):
             seen.scaled.append((tuple(first.shape), short(first.dtype), first.device.type))
         elif base == "tril":
             seen.causal = True
-        elif base == "add" and not seen.softmax and len(call.args) > 1:
+        elif base in ("add", "add_") and not seen.softmax and len(call.args) > 1:
             other = call.args[1]
             seen.mask = short(other.dtype) if isinstance(other, self._tensor) else ""
         elif base == "_safe_softmax":

@@ -29,7 +29,7 @@ MOST = 4
         Case.of(
             row(problem="dtype bf16 became f32"),
             numerics__follows=True,
-            numerics__reference=reference(),
+            numerics__reference=reference(same_machine=True),
         ),
     ),
 )

@@ -29,11 +29,6 @@ LEAST = Tolerance(1e-3, "relative", "below it a loss is the same for every purpo
             numerics__reference=reference(),
             numerics__curve={"here": [2.0, 1.5], "there": [2.0, 1.5001], "band": [0.0, 0.001]},
         ),
-        Case.of(
-            numerics__follows=True,
-            numerics__reference=reference(),
-            numerics__curve={"here": [2.0, 1.5], "there": [2.0, 1.1], "band": []},
-        ),
     ),
     bad=(
         Case.of(
