@@ -56,8 +56,8 @@ def wheel(case: Case) -> Iterator[Finding]:
     tag = place.rstrip("/").rpartition("/")[2]
     built = {"cpu": "for the processor alone", "cuda": "for CUDA", "rocm": "for ROCm"}
     yield Finding(
-        f"torch {torch['version']} is built {built[torch['kind']]}, and the GPU is "
-        f"{'an AMD' if kind == 'amd' else 'an NVIDIA'} one",
+        f"torch {torch['version']} is built {built.get(torch['kind'], 'for something else')}, "
+        f"and the GPU is {'an AMD' if kind == 'amd' else 'an NVIDIA'} one",
         (case.evidence("machine.torch"), case.evidence("machine.kind")),
         claimed=f"a {wanted.upper()} build" if wanted == "cuda" else "a ROCm build",
         why="every use: torch computes on the processor, or fails at the first .cuda()",

@@ -62,7 +62,7 @@ def devices(case: Case) -> Iterator[Finding]:
         )
         return
     for told, index in zip(seen, indices, strict=True):
-        gfx, arch = gpus[index]["gfx"], str(told["arch"]).split(":")[0]
+        gfx, arch = gpus.get(index, {}).get("gfx"), str(told["arch"]).split(":")[0]
         if isinstance(gfx, str) and arch and arch != gfx:
             yield Finding(
                 f"torch calls device {index} {arch}, and the kernel says {gfx}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from reefwatch.core.check import check
 from reefwatch.core.claim import Tolerance
@@ -44,7 +44,9 @@ def free(case: Case) -> Iterator[Finding]:
     Source: Linux, kfd_process.c (vram_<gpu_id>).
     """
     holders = case.known("machine.holders", [])
-    pids = ", ".join(str(row["pid"]) for row in holders if row["vram"])[:80]
+    pids = ", ".join(
+        str(row["pid"]) for row in holders if isinstance(row, Mapping) and row["vram"]
+    )[:80]
     for gpu in devices(case):
         total, used = known(gpu["vram"]), known(gpu["vram_used"])
         if not total or used is None or gpu["integrated"] is True or gpu["partition"]:

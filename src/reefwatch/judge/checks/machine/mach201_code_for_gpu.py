@@ -32,7 +32,7 @@ def _case(*rows: Event, gpus: tuple[str, ...] = ("gfx1100",)) -> Case:
 def _doubt(case: Case) -> str:
     rows = [event.data for event in case.rows("codes.file")]
     dark = [f"{row['path']}: {why}" for row in rows for why in row["unknown"]]
-    dark += [f"{path}: {why}" for path, why in case.value("codes.scan")["unread"]]
+    dark += [": ".join(map(str, one)) for one in case.value("codes.scan")["unread"] if one]
     for gpu in case.value("codes.gpus"):
         for row in carried.files(case):
             if carried.carries(row, gpu) is None:

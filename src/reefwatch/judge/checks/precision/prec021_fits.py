@@ -53,7 +53,7 @@ def fits(case: Case) -> Iterator[Finding]:
     peak = int(asked["allocated"]) if measured else int(counted)
     if peak <= limit:
         return
-    most = asked["peak"]["at"][:1]
+    most = [row for row in asked["peak"]["at"][:1] if isinstance(row, Mapping)]
     place = Place(most[0]["module"], "", most[0]["file"], most[0]["line"]) if most else Place()
     grade = Grade.MEASURED if measured else Grade.PREDICTED
     source = "torch.cuda.max_memory_allocated" if measured else "counted by storage"
