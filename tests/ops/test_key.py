@@ -93,6 +93,7 @@ import time, torch
 from reefwatch.gather import key
 from reefwatch.gather.patches import Patches
 class Layer:
+    ahead = None
     seconds, seen = 0.0, []
     def observe(self, func, *rest):
         self.seen.append(str(func))
