@@ -148,11 +148,12 @@ class Session:
         self.folder = None if path is None else path.parent
         for remark in self._sink.record().remarks:
             self.say(remark)
-        asked = Evidence("numerics.asked", self.settings.truth, source="--truth")
+        truth, ref = self.settings.truth, self.settings.against
+        source = "--truth" if truth else "--truth was not given"
+        asked = Evidence("numerics.asked", truth, source=source)
         self._sink.fact("numerics.asked", asked)
-        against = Evidence(
-            "numerics.follows", self.settings.against is not None, source="--against"
-        )
+        source = "--against" if ref else "--against was not given"
+        against = Evidence("numerics.follows", ref is not None, source=source)
         self._sink.fact("numerics.follows", against)
         if self.settings.claim is not None:
             claim = Evidence("claim.precision", self.settings.claim, source="--claim")
