@@ -460,3 +460,13 @@ def test_what_cannot_be_frozen_is_unproven(machine, tmp_path, monkeypatch):
     outcomes = [one for one in report.outcomes if one.contract == "machine"]
     assert {one.verdict for one in outcomes} == {Verdict.UNPROVEN} and len(outcomes) == 5
     assert "RuntimeError: no" in outcomes[0].reason
+
+
+def test_a_login_in_the_value_of_a_variable_is_not_locked(monkeypatch):
+    from reefwatch.api import lock
+
+    monkeypatch.setenv("NCCL_NET", "https://bob:pw999@host/x")
+    monkeypatch.setenv("MIOPEN_USER_DB_PATH", "/home/dave/db")
+    kept = lock.here(flags=False, sites=[]).sections["environment"]
+    assert "pw999" not in str(kept) and "dave" not in str(kept)
+    assert set(kept) >= {"NCCL_NET", "MIOPEN_USER_DB_PATH"}

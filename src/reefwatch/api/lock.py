@@ -44,6 +44,7 @@ def here(
     from reefwatch.gather.machine import freeze, inventory
     from reefwatch.gather.machine.digests import Digests
     from reefwatch.store import digests as kept
+    from reefwatch.store.scrub import Scrubber
 
     host = host or LiveHost()
     facts = inventory.take(host, tables.load())
@@ -51,6 +52,10 @@ def here(
     digests = Digests(kept.load(place), paranoid)
     folders = _sites(facts) if sites is None else sites
     sections = freeze.freeze(host, facts, digests, folders, flags)
+    scrub = Scrubber.here()  # a lock is committed and sent around
+    sections["environment"] = {
+        name: scrub.under(name, value) for name, value in sections["environment"].items()
+    }
     if digests.read:
         kept.save(place, dict(digests.cache))
     return Frozen(sections, digests, folders)

@@ -29,6 +29,9 @@ def write(
         raise UsageError(
             "--bundle needs the log as a file: what comes through a pipe is gone once read"
         )
+    for log in answer.logs:
+        if os.path.exists(target) and os.path.exists(log) and os.path.samefile(log, target):
+            raise UsageError(f"--bundle {target}: that is the log itself")
     told = answer.diagnosis.view()
     facts = environment()
     parts: dict[str, str] = {}

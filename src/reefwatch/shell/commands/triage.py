@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from reefwatch.core.errors import UsageError
 from reefwatch.shell import options
@@ -51,6 +52,12 @@ def main(argv: list[str]) -> int:
     if given.last and given.logs:
         raise UsageError("--last takes no log: give one or the other")
     options.targets(given, "redact", "bundle")
+    if (
+        given.redact
+        and given.bundle
+        and Path(given.redact).resolve() == Path(given.bundle).resolve()
+    ):
+        raise UsageError("--redact and --bundle name the same file")
     logs = given.logs
     if given.last:
         logs = triage.newest()
@@ -71,6 +78,9 @@ def main(argv: list[str]) -> int:
         for remark in answer.unread:
             say(remark)
         return 2
+    if given.json:
+        for remark in answer.unread:
+            say(remark)
     if given.redact:
         count = triage.redact(logs, given.redact)
         say(f"{given.redact}: {count} lines")
@@ -82,4 +92,6 @@ def main(argv: list[str]) -> int:
         )
     if given.require_proof and answer.diagnosis.failed and answer.diagnosis.family is None:
         return 4
-    return 3 if answer.diagnosis.failed else 0
+    if answer.diagnosis.failed:
+        return 3
+    return 2 if answer.unread else 0  # in what was not read there may be a failure

@@ -17,11 +17,22 @@ def _case(gfx: str, **row: Any) -> Case:
     return case(GPU | {"gfx": gfx}, targets={gfx: base | row})
 
 
+_UNTOLD = ("", "unknown")
+
+
+def _doubt(case: Case) -> str:
+    rows = case.value("machine.targets")
+    found = sorted({g for gpu in shown(case) if (g := known(gpu["gfx"]))})
+    lost = [gfx for gfx in found if not rows.get(gfx) or rows[gfx]["family"] in _UNTOLD]
+    return f"{', '.join(lost)} is in no table of this version" if lost else ""
+
+
 @check(
     "MACH071",
     Severity.NOTE,
     when=(AMD,),
     needs=("machine.targets", "machine.gpus"),
+    doubt=_doubt,
     good=(_case("gfx1201"),),
     bad=(
         _case("gfx1100", fp8="none"),
@@ -43,7 +54,7 @@ def gates(case: Case) -> Iterator[Finding]:
     """
     for gfx in sorted({g for gpu in shown(case) if (g := known(gpu["gfx"]))}):
         row = case.value("machine.targets").get(gfx)
-        if not row:
+        if not row or row["family"] in _UNTOLD:  # in no table: an empty field is not a "no"
             continue
         evidence = (Evidence(gfx, dict(row), source="gpus.toml, rocm.toml", grade=Grade.BY_NAME),)
         if row["fp8"] == "none":
