@@ -32,6 +32,17 @@ BACK = Tolerance(
     "times the floor",
     "a gradient sums many roundings to 16 bits: one H200 against a CPU measured up to 2.5 times",
 )
+LATER = Tolerance(
+    50.0,
+    "times the floor",
+    "an optimizer that scales by the gradient's size turns the rounding of a zero gradient into whole "
+    "steps; measure the noise with --perturb to be strict",
+)
+NEGLIGIBLE = Tolerance(
+    1e-5,
+    "of the largest gradient",
+    "float32 has 24 bits; sums of a few thousand terms cancel to about 1e-6 of their size",
+)
 LOW = frozenset(("bf16", "f16"))
 
 
@@ -94,14 +105,36 @@ def limit(case: Case, one: Mapping[str, Any], part: str) -> float:
     floor = FLOORS.get(one["dtype"], FLOORS["f32"]).limit
     if told["same_machine"] and "rerun" in noise:
         return max(SAFETY.limit * float(noise["rerun"][part]), SAME.limit)
+    if told["same_machine"] and one["step"] == 0 and one["phase"] in ("setup", "forward"):
+        return SAME.limit  # a forward gives the same bits twice; what adds atomically is backward
     if not told["same_machine"] and told["coarsest"] in LOW:
         # the noise is of one ulp of float32: it says little of where 16 bits are rounded
         floor = FLOORS[told["coarsest"]].limit
         back = one["phase"] not in ("setup", "forward")
         return max(floor * (BACK.limit if back else 1), SAFETY.limit * _of(noise, part))
     if "noise" not in noise:
-        return floor
+        # how fast two right runs part was not measured: only equal bits so far speak for strictness
+        return floor if one["step"] == 0 or _exact(case) else floor * LATER.limit
     return max(SAFETY.limit * float(noise["noise"][part]), floor / 8)
+
+
+def negligible(case: Case) -> frozenset[str]:
+    """Parameters whose gradient is zero but for rounding (a bias before a normalisation).
+
+    An optimizer that scales by the gradient's own size makes whole steps of that rounding.
+    """
+    told = [one for one in rows(case, ("gradient",)) if one.get("size") is not None]
+    most: dict[int, float] = {}
+    for one in told:
+        most[one["step"]] = max(most.get(one["step"], 0.0), one["size"])
+    shares = {(one["module"], one["size"] / (most[one["step"]] or 1)) for one in told}
+    return frozenset(module for module, share in shares if not NEGLIGIBLE.exceeded_by(share))
+
+
+def _exact(case: Case) -> bool:
+    """True when the first forward gave the reference's bits."""
+    told = rows(case, ("setup", "forward"), first=True)
+    return all(not one.get("value") and not one.get("slice") for one in told)
 
 
 def _of(noise: Mapping[str, Any], part: str) -> float:

@@ -101,4 +101,5 @@ def compared(
     if not problem:
         told.update(distance(theirs, sketch))
     told["noise"] = kept.get("noise")
+    told["size"] = theirs["norm"] / math.sqrt(max(math.prod(theirs["shape"]), 1))
     return told

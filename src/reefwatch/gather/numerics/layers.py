@@ -8,9 +8,12 @@ Legend of shapes: N batch, C channels, G groups, D row length, L query and S key
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from reefwatch.gather.dtypes import short
 from reefwatch.gather.numerics.formula import Inputs, Truth, formula, spread
+from reefwatch.measure.rounding import growth
 
 MOST = 1 << 21
 """Elements of an input up to which the whole is computed again; then rows or channels are drawn."""
@@ -166,7 +169,24 @@ def layer_norm_backward(op: Inputs) -> list[Truth]:
         else op.f64(out.reshape(-1, width) if place == 0 else out.reshape(-1))
         for place, (want, out) in enumerate(zip(mask, op.outs, strict=True))
     ]
-    return Noisy(op, inputs, function).truths(got, length=max(width, inputs[0].shape[0]))
+    told = Noisy(op, inputs, function).truths(got, length=max(width, inputs[0].shape[0]))
+    return _summed_narrow(op, told, inputs, grad)
+
+
+def _summed_narrow(op: Inputs, told: list[Truth], inputs: list[Any], grad: Any) -> list[Truth]:
+    """Torch's CPU kernel adds the gradients of weight and bias up in the dtype of the rows."""
+    narrow = short(grad.dtype)
+    if narrow not in ("bf16", "f16") or grad.device.type != "cpu":
+        return told
+    g, a, m, r = inputs[:4]
+    rows = g.shape[0]
+    sums = {1: op.xp.abs(g * (a - m) * r).sum(0), 2: op.xp.abs(g).sum(0)}
+    return [
+        replace(one, allowed=one.allowed + sums[one.output] * growth(rows + 2, narrow, 8.0))
+        if one.output in sums
+        else one
+        for one in told
+    ]
 
 
 @formula(

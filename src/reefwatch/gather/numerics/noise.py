@@ -19,6 +19,9 @@ SURE = 4.0
 """Standard deviations of a sum that is added up one after the other, as some kernels do."""
 NARROW = 4.0
 """The same where intermediate results are rounded to 16 bits: once each."""
+ULPS = 8
+"""Half units of the inner dtype that a result may be off though no input moves it: the last
+function of a formula (1 / sqrt(variance + eps) of a row that is constant)."""
 WHOLE = 0.05
 """Of the typical change of a whole output, what every element of it is allowed."""
 MOVE = 2.0**-26
@@ -53,7 +56,9 @@ def allowed(
             xp.maximum(kept, xp.where(xp.isfinite(change), change, 0.0), out=kept)
     kinds = kinds or [op.dtype] * len(values)
     return [
-        last_place(xp, value, kind) * 1.01 + growth * _smooth(xp, change)
+        last_place(xp, value, kind) * 1.01
+        + ULPS * UNIT[op.compute] * xp.abs(value)
+        + growth * _smooth(xp, change)
         for value, change, kind in zip(values, moved, kinds, strict=True)
     ]
 

@@ -12,6 +12,7 @@ from reefwatch.judge.numerics_reference import (
     beyond,
     covers,
     first_of,
+    negligible,
     reference,
     row,
     rows,
@@ -51,9 +52,11 @@ def backward(case: Case) -> Iterator[Finding]:
     """
     if any(beyond(case, one)[0] for one in rows(case, ("setup", "forward"), first=True)):
         return
+    lost = negligible(case)
+    told = rows(case, ("backward", "gradient"), first=True)
     found = first_of(
         case,
-        rows(case, ("backward", "gradient"), first=True),
+        [one for one in told if one["phase"] != "gradient" or one["module"] not in lost],
         "the backward leaves the reference",
         "look for hooks, clipping or a scale on this parameter, and custom autograd functions",
     )

@@ -9,7 +9,24 @@ from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
-from reefwatch.judge.numerics_reference import FOLLOWS, reference
+from reefwatch.judge.numerics_reference import FOLLOWS, beyond, reference, rows
+
+
+def _later(case: Case, every: list[Any]) -> Iterator[Finding]:
+    """Batches of later steps, where the first one, and all that came of it, was the reference's."""
+    odd = [one for one in every if one["step"] and not one["weight"] and not one["same"]]
+    step = min((one["step"] for one in odd), default=0)
+    if step and not any(beyond(case, one)[0] for one in rows(case) if one["step"] < step):
+        count = sum(one["step"] == step for one in odd)
+        yield Finding(
+            f"the batch of step {step} is not that of the reference, though the first one is: "
+            f"{count} tensors differ",
+            (Evidence("inputs that differ", count, "tensors", "SHA-1"),),
+            Place(step=step),
+            claimed="this run is given what the reference was given",
+            fix="compare the order of the data, the sampler's seed, and buffers used again",
+        )
+
 
 MOST = 0.5
 """Of the bytes, what may differ for the rest to be meant to be the same."""
@@ -52,6 +69,12 @@ def _given(number: int, **changes: Any) -> Event:
             numerics__follows=True,
             numerics__reference=reference(),
         ),
+        Case.of(
+            _given(0),
+            _given(9, same=False, fed=True, step=4),
+            numerics__follows=True,
+            numerics__reference=reference(),
+        ),
     ),
 )
 def given(case: Case) -> Iterator[Finding]:
@@ -66,7 +89,10 @@ def given(case: Case) -> Iterator[Finding]:
     Fix: see the shape and the order number: weights come in the order in which the model uses them.
     Source: SHA-1 of the bytes of what each step reads and did not make.
     """
-    told = [event.data for event in case.rows("reference.given") if event.data["step"] == 0]
+    every = [event.data for event in case.rows("reference.given")]
+    told = [one for one in every if one["step"] == 0]
+    if all(one["same"] for one in told if not one["weight"]):
+        yield from _later(case, every)
     for weight in (True, False):
         group = [one for one in told if one["weight"] is weight]
         odd = [one for one in group if one["constant"] and not one["same"]]
