@@ -1,4 +1,4 @@
-"""The bars of the numerics contract: every part beside this file that is called `numerics_<part>.py`.
+"""The bars of the numerics contract, by parts: `numerics_<part>.py` beside this file.
 
 `make verify-numerics PARTS="numerics_faults --most 60"` runs one part with its own options.
 """

@@ -35,8 +35,8 @@ BACK = Tolerance(
 LATER = Tolerance(
     50.0,
     "times the floor",
-    "an optimizer that scales by the gradient's size turns the rounding of a zero gradient into whole "
-    "steps; measure the noise with --perturb to be strict",
+    "an optimizer that scales by the gradient's size turns the rounding of a zero gradient into "
+    "whole steps; measure the noise with --perturb to be strict",
 )
 NEGLIGIBLE = Tolerance(
     1e-5,
