@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # how long one example takes says nothing on a machine that is shared
 settings.register_profile("untimed", deadline=None)
