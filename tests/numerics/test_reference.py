@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import reefwatch  # noqa: E402
+from reefwatch.core.errors import UsageError  # noqa: E402
 from reefwatch.store.bundle import Bundle  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +97,22 @@ def test_on_the_command_line_with_noise(tmp_path):
     assert run("--against", ref, fault="customop").returncode == 3
     told = run("--against", str(tmp_path / "none"))
     assert "is no reference" in told.stderr and "Traceback" not in told.stderr
+    assert told.returncode == 2 and told.stdout == ""  # nothing ran
+
+
+def test_several_ranks_are_refused(tmp_path, monkeypatch):
+    bank.record("cnn", "fp32", tmp_path / "ref", 0)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="follows one process"):
+        reefwatch.watch(against=tmp_path / "ref", out=tmp_path / "out").__enter__()
+
+
+def test_what_follows_from_an_error_is_unproven_not_held(reference, tmp_path):
+    name, dtype, place = reference
+    program = bank.Program(name, dtype)
+    bank._channel(program, {"cnn": "net.0", "rnn": "cell"}[name])
+    report = bank.watched(program, tmp_path, against=place)
+    told = {o.code: o.verdict.value for o in report.outcomes if o.code.startswith("REF")}
+    assert told["REF002"] == "broken"
+    assert told["REF003"] == told["REF004"] == "unproven"

@@ -17,7 +17,7 @@ RERUN = "rerun"
 """Name of the noise run that moves nothing: what it differs by is the machine's own."""
 
 
-def options(settings: Settings, rank: int) -> dict[str, Any]:
+def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
     """What the instruments need. Raises UsageError and UnreadableRecord before the run begins."""
     from reefwatch.store import bundle
 
@@ -25,6 +25,8 @@ def options(settings: Settings, rank: int) -> dict[str, Any]:
         return {}
     if settings.record is not None and settings.against is not None:
         raise UsageError("--record and --against: one of them")
+    if settings.against is not None and world > 1:
+        raise UsageError("--against follows one process: it would give every rank the same batch")
     from reefwatch.gather.numerics.reference import LADDER
 
     made: dict[str, Any] = {"ladder": LADDER}

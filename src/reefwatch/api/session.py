@@ -85,6 +85,8 @@ class Session:
         self.cwd = _cwd()
         self.ways = _Ways()
         """What our own work at the end needs of the interpreter."""
+        self._asked: dict[str, Any] = {}
+        """What a reference needs, checked before anything runs."""
         self._sink: Any = None
         self._watch: Any = None
         self._stopped = False
@@ -108,6 +110,7 @@ class Session:
         """Open the record, start the watch. Raises ReefwatchError when one is on, UsageError."""
         if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
             raise ReefwatchError("a watch is on already: they cannot be nested")
+        self._asked = references.options(self.settings, self.launch.rank, self.launch.world)
         wrong: UsageError | None = None
         with self.guarded("record"):
             try:
@@ -187,7 +190,7 @@ class Session:
 
         # `spawned` is what children of torch.multiprocessing.spawn need to open their own watch
         options = {**self.settings.plain(), "spawned": self._for_children()}
-        options.update(references.options(self.settings, self.launch.rank))
+        options.update(self._asked)
         return Watch(
             self._sink,
             catalog.instruments(options),

@@ -14,8 +14,8 @@ FOLLOWS = "numerics.follows"
 SAFETY = Tolerance(
     6.0,
     "times the noise",
-    "the noise is the largest of a few runs moved by one ulp; a run on another device rounds "
-    "otherwise in every op, which measured pairs put at up to three times that",
+    "a choice: the noise is the largest of a few runs moved by one ulp, and a few runs do not show "
+    "the largest that there is",
 )
 FLOORS = {
     "f64": Tolerance(1e-9, "relative", "rounding of float64 through a few hundred ops"),
@@ -162,6 +162,18 @@ def covers(case: Case) -> tuple[Coverage, ...]:
         Coverage("rows of the reference", told["rows"], told["rows_of"]),
         Coverage("steps of the ladder", len(told["steps"]), max(len(told["of"]), 1)),
     )
+
+
+def unseen(case: Case, *phases: str, before: tuple[str, ...] = ()) -> str:
+    """Why nothing can be said of these phases; empty when it can.
+
+    `before` are phases of the first step: what comes after one that has left follows from it.
+    """
+    if before and any(beyond(case, one)[0] for one in rows(case, before, first=True)):
+        return "an earlier part of the first step has left the reference: what follows has too"
+    if any(one["matched"] and "value" in one for one in rows(case, phases)):
+        return ""
+    return "no row of it could be matched with the reference's"
 
 
 def place(one: Mapping[str, Any]) -> Place:

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="K",
-        help="with --record: run K times more, the first step moved by one ulp, for the noise",
+        help="with --record: run K + 1 times more for the noise, all but one moved by one ulp",
     )
     made.add_argument("--light", action="store_true", help="with --record: keep one batch alone")
     made.add_argument(

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from reefwatch.core.check import check
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.numerics_reference import FOLLOWS, covers, first_of, reference, row, rows
+from reefwatch.judge.numerics_reference import (
+    FOLLOWS,
+    covers,
+    first_of,
+    reference,
+    row,
+    rows,
+    unseen,
+)
 
 
 @check(
@@ -16,6 +24,7 @@ from reefwatch.judge.numerics_reference import FOLLOWS, covers, first_of, refere
     when=(FOLLOWS,),
     needs=("numerics.reference",),
     covers=covers,
+    doubt=lambda case: unseen(case, "setup", "forward"),
     good=(Case.of(row(), numerics__follows=True, numerics__reference=reference()),),
     bad=(
         Case.of(row(slice=0.01), numerics__follows=True, numerics__reference=reference()),

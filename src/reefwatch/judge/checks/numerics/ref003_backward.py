@@ -16,7 +16,10 @@ from reefwatch.judge.numerics_reference import (
     reference,
     row,
     rows,
+    unseen,
 )
+
+_BEFORE = ("setup", "forward")
 
 
 @check(
@@ -25,6 +28,7 @@ from reefwatch.judge.numerics_reference import (
     when=(FOLLOWS,),
     needs=("numerics.reference",),
     covers=covers,
+    doubt=lambda case: unseen(case, "backward", "gradient", before=_BEFORE),
     good=(
         Case.of(
             row(phase="gradient", op="gradient", module="fc.weight"),
@@ -50,7 +54,7 @@ def backward(case: Case) -> Iterator[Finding]:
     Fix: look for hooks on the parameter, clipping, accumulation, and custom autograd functions.
     Source: per-parameter norm and values against the reference; tolerances as in REF002.
     """
-    if any(beyond(case, one)[0] for one in rows(case, ("setup", "forward"), first=True)):
+    if any(beyond(case, one)[0] for one in rows(case, _BEFORE, first=True)):
         return
     lost = negligible(case)
     told = rows(case, ("backward", "gradient"), first=True)

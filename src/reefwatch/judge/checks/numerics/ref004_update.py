@@ -16,8 +16,11 @@ from reefwatch.judge.numerics_reference import (
     reference,
     row,
     rows,
+    unseen,
     worst_first,
 )
+
+_BEFORE = ("setup", "forward", "backward", "gradient")
 
 
 @check(
@@ -26,6 +29,7 @@ from reefwatch.judge.numerics_reference import (
     when=(FOLLOWS,),
     needs=("numerics.reference",),
     covers=covers,
+    doubt=lambda case: unseen(case, "weight", "parameter", before=_BEFORE),
     good=(
         Case.of(
             row(phase="parameter", op="parameter", module="fc.weight"),
@@ -52,7 +56,7 @@ def update(case: Case) -> Iterator[Finding]:
     Fix: compare the optimizer's class, groups and arguments with those of the reference.
     Source: per-parameter values against the reference; tolerances as in REF002.
     """
-    earlier = rows(case, ("setup", "forward", "backward", "gradient"), first=True)
+    earlier = rows(case, _BEFORE, first=True)
     if any(beyond(case, one)[0] for one in earlier):
         return
     lost = negligible(case)
