@@ -109,10 +109,12 @@ class Watch:
         if self._stopped or not self.live:
             return
         self._stopped = True
+        self._busy = get_ident()  # what the instruments do at the end is no moment of the run
         try:
             self._guarded("stop", self._end)
         finally:  # whatever interrupts that: nothing of ours may stay
             self.live = False
+            self._guarded("stop", self._window.leave)
             if get_ident() in self._owner.stale:
                 self._guarded("stop", self._owner.sweep)
             self._guarded("stop", self._put_back)
