@@ -288,6 +288,7 @@ def test_double_backward_gives_the_same(rig):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_numbers_that_torch_keeps_as_tensors_stay_tensors(rig):
     norm = torch.nn.BatchNorm1d(4)
     traced = torch.jit.trace(norm, torch.randn(8, 4))  # counts its batches: a constant 1

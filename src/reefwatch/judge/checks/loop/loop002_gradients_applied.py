@@ -45,8 +45,8 @@ def gradients_applied(case: Case) -> Iterator[Finding]:
 
     Between the last backward and the optimizer's step every gradient was cleared, so the step had
     nothing (None) or only zeros to apply. Clearing those of a few parameters is fine (a layer kept
-    still for the first epoch): only cycles that lose all of them count. Gradients cleared between two
-    backwards of one cycle are not judged: a GAN clears its generator's on purpose.
+    still for the first epoch): only cycles that lose all of them count. Gradients cleared between
+    two backwards of one cycle are not judged: a GAN clears its generator's on purpose.
 
     Why: the model does not learn; momentum and weight decay may still move it.
     Fix: call `zero_grad()` before `backward` or after `step`, never between them.
