@@ -172,6 +172,17 @@ class Watch:
             self._breach = breach
 
     @moment("training")
+    def tell(self) -> None:
+        """Somebody wants to judge the run so far."""
+        self._panel.call("tell")
+        self._totals()
+
+    @moment("training")
+    def gradients_ready(self, optimizer: Any) -> None:
+        """A trainer says that the gradients are complete, and what it does to them comes now."""
+        self._panel.call("before_clip", optimizer)
+
+    @moment("training")
     def update_begins(self, optimizer: Any) -> None:
         self._train()
         self._panel.call("before_update", optimizer, self._window.examined)
