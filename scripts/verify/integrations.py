@@ -76,7 +76,9 @@ def program(framework: str, words: str, *more: str) -> list[dict[str, Any]]:
     told = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
     lines = [line for line in told.stdout.splitlines() if line.startswith('{"rank"')]
     if told.returncode or not lines:
-        raise RuntimeError(f"{' '.join(command)} ended with {told.returncode}:\n{told.stderr[-3000:]}")
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {told.returncode}:\n{told.stderr[-3000:]}"
+        )
     return sorted((json.loads(line) for line in lines), key=lambda said: said["rank"])
 
 
@@ -95,7 +97,8 @@ def equal(names: list[str], jobs: int) -> tuple[list[str], bool]:
         errors = [b["code"] for b in watched[0]["broken"] if b["severity"] == "error"]
         ok = same and not errors
         said = "equal" if same else "DIFFERENT"
-        row = f"| {name} | {len(plain)} | {said} | {watched[0]['verdicts']} | {', '.join(errors) or 'none'} |"
+        cells = name, str(len(plain)), said, watched[0]["verdicts"], ", ".join(errors) or "none"
+        row = f"| {' | '.join(cells)} |"
         print(f"{'ok ' if ok else 'NOT'} {name}", file=sys.stderr, flush=True)
         return row, ok
 
@@ -120,7 +123,8 @@ def faults(names: list[str], jobs: int) -> tuple[list[str], bool]:
         ok = bool(located) and not loud
         place = next((f"{b['module']} {b['file']}:{b['line']}".strip(" :0") for b in located), "")
         said_of = "found" if found else "MISSED"
-        row = f"| {name} | {code} | {said_of} | {place or 'the run'} | {', '.join(loud) or 'silent'} |"
+        cells = name, code, said_of, place or "the run", ", ".join(loud) or "silent"
+        row = f"| {' | '.join(cells)} |"
         print(f"{'ok ' if ok else 'NOT'} {name}", file=sys.stderr, flush=True)
         return row, ok
 

@@ -99,7 +99,11 @@ def one(kind: str, host: str, run: bool) -> tuple[list[str], bool]:
                 continue
             begun = time.monotonic()
             told = subprocess.run(
-                ["bash", "-ec", command], cwd=repo, env=environ, capture_output=True, text=True,
+                ["bash", "-ec", command],
+                cwd=repo,
+                env=environ,
+                capture_output=True,
+                text=True,
                 check=False,
             )
             seconds = time.monotonic() - begun

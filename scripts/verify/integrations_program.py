@@ -164,12 +164,12 @@ def huggingface(args):
     if args.fault == "upcast":
         upcast(layers[0].mlp)
 
-    class Trainer(transformers.Trainer):
-        losses = []
+    losses = []
 
+    class Trainer(transformers.Trainer):
         def training_step(self, *given, **more):
             loss = super().training_step(*given, **more)
-            self.losses.append(loss.detach().float())
+            losses.append(loss.detach().float())
             return loss
 
         if args.fault == "clip":
@@ -195,11 +195,9 @@ def huggingface(args):
         save_strategy="no",
         disable_tqdm=True,
     )
-    trainer = Trainer(
-        model, settings, train_dataset=Words(), callbacks=[guard] if guard else []
-    )
+    trainer = Trainer(model, settings, train_dataset=Words(), callbacks=[guard] if guard else [])
     trainer.train()
-    tell(0, model, trainer.losses, guard)
+    tell(0, model, losses, guard)
 
 
 def main():

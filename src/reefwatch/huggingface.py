@@ -20,7 +20,7 @@ from reefwatch.core.launch import Launch
 if TYPE_CHECKING:
     from reefwatch.core.report import Report
 
-__all__ = ["Guard", "guard"]
+__all__ = ["Guard", "guard"]  # noqa: F822 - Guard is made when it is asked for
 
 _WORDS = {"no": "32", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 """Accelerate's words for a precision in ours."""
@@ -70,7 +70,7 @@ class _Guard:
             return None
         report = self._guarding.end()
         if report is not None:
-            print(screen(report), file=sys.stderr)
+            sys.stderr.write(screen(report) + "\n")
             if state is not None:
                 counts = {f"reefwatch/{name}": n for name, n in broken(report).items()}
                 state.log_history.append({**counts, "step": state.global_step})
@@ -113,9 +113,10 @@ def _beside(world: int) -> int:
 
 @contextmanager
 def guard(accelerator: Any, **settings: Any) -> Iterator[Guarding]:
-    """Watch a block of training with an `accelerate.Accelerator`: `with guard(accelerator) as g:`.
+    """Watch a block of training with an `accelerate.Accelerator`.
 
-    `g.report` is there afterwards, on rank 0. Settings are those of `reefwatch.watch`.
+    `with guard(accelerator) as g: ...`; `g.report` is there afterwards, on rank 0.
+    Settings are those of `reefwatch.watch`.
     Raises UsageError for unknown words.
     """
     guarding = Guarding(**settings)
@@ -150,7 +151,9 @@ def __getattr__(name: str) -> Any:
         try:
             base = import_module("transformers").TrainerCallback
         except ModuleNotFoundError as error:
-            raise ReefwatchError("transformers is not installed: pip install transformers") from error
+            raise ReefwatchError(
+                "transformers is not installed: pip install transformers"
+            ) from error
         kind = type("Guard", (_Guard, base), {"__module__": __name__, "__doc__": _Guard.__doc__})
         _made.append(kind)
     return _made[0]

@@ -20,7 +20,7 @@ from reefwatch.core.launch import Launch
 if TYPE_CHECKING:
     from reefwatch.core.report import Report
 
-__all__ = ["Guard", "guard"]
+__all__ = ["Guard", "guard"]  # noqa: F822 - Guard is made when it is asked for
 
 _ROOTS = ("lightning.pytorch", "pytorch_lightning")
 
@@ -133,7 +133,7 @@ class _Guard:
         if report is None:
             return
         counts = broken(report)
-        print(screen(report), file=sys.stderr)
+        sys.stderr.write(screen(report) + "\n")
         for logger in trainer.loggers:
             metrics = {f"reefwatch/{name}": float(count) for name, count in counts.items()}
             logger.log_metrics(metrics, step=trainer.global_step)
@@ -192,9 +192,10 @@ def _beside_logger(trainer: Any) -> Path:
 
 @contextmanager
 def guard(fabric: Any, **settings: Any) -> Iterator[Guarding]:
-    """Watch a block of training with Fabric: `with guard(fabric) as g: ...`, after `launch`.
+    """Watch a block of training with Fabric, after its `launch`.
 
-    `g.report` is there afterwards, on rank 0. Settings are those of `reefwatch.watch`.
+    `with guard(fabric) as g: ...`; `g.report` is there afterwards, on rank 0.
+    Settings are those of `reefwatch.watch`.
     Raises UsageError for unknown words.
     """
     guarding = Guarding(**settings)
@@ -222,5 +223,7 @@ def __getattr__(name: str) -> Any:
     root = _root()
     if root.__name__ not in _made:
         bases = (_Guard, root.Callback)
-        _made[root.__name__] = type("Guard", bases, {"__module__": __name__, "__doc__": _Guard.__doc__})
+        _made[root.__name__] = type(
+            "Guard", bases, {"__module__": __name__, "__doc__": _Guard.__doc__}
+        )
     return _made[root.__name__]

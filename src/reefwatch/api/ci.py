@@ -149,12 +149,16 @@ def suite(
         row.pop("time", None)
     if not told:
         raise UsageError(f"{tests}: pytest found no test")
-    words = ["reefwatch ci suite --tests", str(tests), *(["--", *pytest_args] if pytest_args else [])]
+    words = [
+        "reefwatch ci suite --tests",
+        str(tests),
+        *(["--", *pytest_args] if pytest_args else []),
+    ]
     return Suite(" ".join(words), told, time.monotonic() - begun, code, _versions(), known)
 
 
 def _root(where: Path) -> Path:
-    """The folder from which the suite imports itself: the highest one that is a package's parent."""
+    """The folder from which the suite imports itself: the one above its outermost package."""
     folder = where if where.is_dir() else where.parent
     while (folder / "__init__.py").exists() and folder.parent != folder:
         folder = folder.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -144,8 +144,7 @@ def _device(kind: str, tests: str) -> list[dict[str, str]]:
         _step("Drift from the lock", "test ! -f reefwatch.lock || reefwatch lock --check"),
         _step(
             "Every op against float64",
-            "reefwatch run --truth --claim bf16-mixed --out reefwatch-ci/truth "
-            f"{FILES['smoke']}",
+            f"reefwatch run --truth --claim bf16-mixed --out reefwatch-ci/truth {FILES['smoke']}",
         ),
         _step("The suite, each test under watch", only + _suite(path)),
     ]

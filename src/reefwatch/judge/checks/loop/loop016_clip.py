@@ -63,7 +63,7 @@ def clip(case: Case) -> Iterator[Finding]:
 
     Why: a hook that clips otherwise, clipping of gradients that are still scaled, or none at all
     leaves another learning rate than the one asked for, and a diverging step unclipped.
-    Fix: call the trainer's own `clip_gradients`, after unscaling; look at the hook that overrides it.
+    Fix: call the trainer's own `clip_gradients`, after unscaling; look at a hook that overrides it.
     Source: https://docs.pytorch.org/docs/stable/notes/amp_examples.html (gradient clipping)
     """
     value = case.value("loop.clip")
