@@ -49,7 +49,9 @@ def text(told: Mapping[str, Any], remarks: Sequence[str] = ()) -> str:
         out += _field("fix", told["fix"])
         for command in told["commands"]:
             out += _raw(f"$ {command}")
-    if told["family"] and told["doctor"]:
+    if told["family"] and told["checks"]:
+        out += _field("look before", f"`reefwatch doctor`: {', '.join(told['checks'])}")
+    elif told["family"] and told["doctor"] not in ("", "none"):
         out += _field("look before", told["doctor"])
     for one in told["also"]:
         if one["what"] in ("reporter", "harmless", "other", "ruled out"):

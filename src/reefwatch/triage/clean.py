@@ -24,7 +24,7 @@ _PREFIXES = tuple(
         r"\[(?P<rank>\d{1,4})\]: ?",
         r"(?P<stream>\[?[\w.-]+\]?)\s+\| ",  # docker compose
         r"(?P<stream>[\w.-]+) \[std(?:err|out)\] ",
-        r">{1,3} (?=\S)",  # quoted, or typed at a prompt
+        r">{1,3} (?=\s*\S)",  # quoted, or typed at a prompt
         # when
         r"\[\s*(?P<boot>\d+\.\d{3,9})\]\s(?:\[\s*[TC]\d+\]\s)?",  # dmesg
         rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK}"

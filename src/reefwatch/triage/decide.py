@@ -52,8 +52,11 @@ def decide(
     timed = len(scans) > 1 and all(scan.timed for scan in scans)
     found = _candidates(scans, families, timed)
     out: list[tuple[Candidate, str]] = []
+    named = [a for scan in scans for a in scan.archs]
     for one in list(found):
-        why = ruled_out(one.family, machine, [a for scan in scans for a in scan.archs])
+        why = ruled_out(one.family, machine, named)
+        if not why and one.match.chip and not (named or (machine or {}).get("archs")):
+            why = "only on some chips; neither the log nor a machine names one"
         if why:
             found.remove(one)
             out.append((one, why))
@@ -65,7 +68,8 @@ def decide(
         bad = [
             one
             for one in found + errors
-            if one.role not in (Role.HINT, Role.WARNING) and one.match.sure >= NAMED
+            if one.role not in (Role.HINT, Role.WARNING)
+            and (one.match.sure >= NAMED or _cut(one))
         ]
         told = replace(told, failed=bool(bad))
     if chosen is None and not (found or errors):
@@ -82,6 +86,8 @@ def decide(
         ]
     if told.failed and (told.family is None or told.confidence < 0.75) and chosen is not None:
         also += [{"what": "collect", "command": line} for line in _collect(chosen.family)]
+    if chosen is not None and told.failed and told.family is not None:
+        also += [{"what": "doctor", "code": code} for code in chosen.family.checks]
     if told.family is not None and told.confidence < NAMED:
         told = replace(told, family=None)
     return replace(told, also=tuple(also))
@@ -113,6 +119,11 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                 found.append(Candidate(one, match, where[match.root]))
                 break  # the first match that holds is the family's best
     return found
+
+
+def _cut(one: Candidate) -> bool:
+    """True for a traceback that the log ends in."""
+    return one.raised is not None and not one.raised.kind and not one.raised.ignored
 
 
 def _placed(hit: Sighting, timed: bool) -> Sighting:
@@ -259,6 +270,7 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
         family.commands,
         family.sources,
         family.doctor,
+        family.checks,
         failed=failed,
     )
 
