@@ -46,7 +46,7 @@ def test_a_name_met_once_goes_everywhere():
     redactor.line("Oct  7 12:58:23 build-7 kernel: a")
     redactor.line('  File "/home/jane/a.py", line 1')
     assert redactor.line("owner jane on build-7, janet stays") == (
-        "owner <user> on <host>, janet stays"
+        "owner <user-1> on <host-1>, janet stays"
     )
 
 

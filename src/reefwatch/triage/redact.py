@@ -1,94 +1,301 @@
-"""What a log tells about people and machines beyond what a record does: taken out line by line."""
+"""What a log tells about people and machines beyond what a record does: taken out line by line.
+
+A name gets one placeholder (`<user-1>`, `<host-2>`), wherever it stands, in all logs of a call. Names
+are learnt first, from the places that give them away (a prompt, a home folder, a journal, `user=`),
+so that a name is gone also from the lines before those. A copy that is redacted again stays as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 
 from reefwatch.triage.clean import plain
 
+SECRET = "<secret>"
+_MARK = r"<(?:user|host)(?:-\d+)?>|<(?:secret|mail|mac|address|serial|path)>"
 _IPV4 = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 _IPV6 = re.compile(
-    r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){3,7}(?::?[0-9a-fA-F]{1,4}){1,4}(?![\w:])|(?<![\w:])fe80::[0-9a-fA-F:]+"
+    r"(?<![\w:.<])\[?(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{3,39}(?:%\w+)?\]?(?![\w:]|\.\w)"
 )
-_MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_JOURNAL = re.compile(
-    r"^((?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ [\d:]{8} )(\S+)( \S+: )"
-)
-_PROMPT = re.compile(r"(?<![\w.+-])[a-z_][\w-]{0,31}@(?P<host>[A-Za-z][\w-]{0,62})(?=[:\s~])")
-_NCCL = re.compile(r"^(\s*(?:\[[^\]]*\] )?)[\w.-]+(:\d+:\d+ \[\d+\] )")
-_HOMES = re.compile(
-    r"(?<![\w~>])((?:/(?:mnt|data|scratch|work|export|net|lustre|gpfs|nfs)(?:/[\w.-]+)?)?/(?:home|Users|users|user)/)(?!user\b|runner/)[^/\s\"':;,<>()]+"
-)
-_WINDOWS = re.compile(r"([A-Za-z]:\\+Users\\+)(?!user\\)[^\\\s\"'<>]+", re.IGNORECASE)
-_SHARED = re.compile(
-    r"(?<![\w~>])(/(?:scratch|lustre\w*|gpfs|nfs|projects?|pfs)/)[\w./-]*?(?=[\w.-]+(?:[\s\"':;,<>()]|$))"
-)
+_MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}(?![\w:])")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+(?!\S*:\d+/)")
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _SERIAL = re.compile(
-    r"((?:serial|uuid|unique_id|GPU UUID)\W{1,4})(?:GPU-)?[0-9a-fA-F][0-9a-fA-F-]{11,}",
+    r"((?:serial(?: ?(?:number|no))?|uuid|unique[_ ]id|GPU UUID)\W{1,4})(?:GPU-)?(?:0x)?[0-9a-fA-F][0-9a-fA-F-]{11,}",
     re.IGNORECASE,
 )
 _UUID = re.compile(r"\bGPU-[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,}){0,4}")
-_HOSTS = re.compile(
-    r"((?:host(?:name)?|node(?:name)?|MASTER_ADDR|addr(?:ess)?)[\"']?\s?[=:]\s?[\"']?)(?!localhost|127\.)([A-Za-z][\w-]*(?:\.[\w-]+)+|[A-Za-z]+[\w-]*\d[\w-]*)(?![\w.])",
+_SHARED = re.compile(
+    r"(?<![\w~>])(/(?:scratch|lustre\w*|gpfs\w*|nfs\w*|projects?|pfs)/)(?!<)[\w./-]*?(?=[\w.-]+(?:[\s\"':;,<>()]|$))"
+)
+
+# secrets -------------------------------------------------------------------------------------
+_KEYS = r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|auth|secret)[_-]?(?:key|token)|(?<![A-Za-z])token)"
+_QUOTED = re.compile(
+    rf"((?:\b|--?|_)[\w.-]*?{_KEYS}[\w-]{{0,12}}[\"']?\s{{0,2}}(?:=>|[:=]|\s)\s{{0,2}})([\"'])(?!<|\s*\2)((?:\\.|(?!\2).){{1,400}})(\2|$)",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(
+    r"(?P<head>(?:^|\s)(?:-u|-U|--user|--proxy-user|--login)[\s=]+[\"']?)(?P<user>[^\s:\"'<>]+):(?P<word>(?!//)[^\s\"'<]+|[^\"'<]+(?=[\"']))"
+)
+_SHORT = re.compile(
+    r"(\b(?:sshpass\s+-p|mysql\b[^|\n]{0,80}?\s-p|mysqldump\b[^|\n]{0,80}?\s-p|docker login\b[^|\n]{0,120}?\s(?:-p|--password)|podman login\b[^|\n]{0,120}?\s-p)\s?[\"']?)(?!<)([^\s\"']+)"
+)
+_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s/@:\"'<>]+)?(:[^\s/@\"'<>]*)?@")
+_COOKIE = re.compile(r"((?:set-)?cookie:\s*)(?!<).+", re.IGNORECASE)
+_PEM = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]*(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]*-----")
+_ARMOUR = re.compile(r"^(.*?)([A-Za-z0-9+/=_-]{1,80})\s*$|^(.*?)([\w-]+: .*)$")
+
+# where names stand ---------------------------------------------------------------------------
+_NAME = r"[A-Za-z_][\w.-]{0,62}"
+_FORBIDDEN = r"/\"':;,<>()\\\n\t|*?"
+_HOME = re.compile(
+    rf"(?<![\w~>])((?:/(?:mnt|data\d*|scratch|work|export|net|lustre\w*|gpfs\w*|nfs\w*|fs\d*|volumes?|media)(?:/[\w.-]+)?)?/(?:home\d*|Users|users|user|u)/)"
+    rf"(?!runner/|user[/\s\"']|Shared/|<)((?<=/Users/)[^{_FORBIDDEN}]+(?=/)|[^{_FORBIDDEN}\s]+)"
+)
+_QUOTED_HOME = re.compile(rf"(?<=[\"'])((?:/home|/Users)/)(?!<)([^{_FORBIDDEN}]+ [^{_FORBIDDEN}]+)(?=[/\"'])")
+_WINDOWS = re.compile(
+    r"([A-Za-z]:(?:\\+|/+)Users(?:\\+|/+))(?!user[\\/]|Public|Default|<)([^\\/\"'<>:;|*?\n]+?)(?=[\\/\"'<>]|$)",
+    re.IGNORECASE,
+)
+_TILDE = re.compile(r"(?<![\w/.~)\]])(~)(?!user\b)([a-z_][\w.-]{1,31})(?=[/\s\"':;,)]|$)")
+_INDUCTOR = re.compile(r"(torchinductor_|/run/user/|/var/spool/cron/|ray/session_\w*_)(?!<|\d)([A-Za-z_][\w.-]*)")
+_ACCOUNT = re.compile(
+    r"((?:\b(?:USER|LOGNAME|USERNAME|SUDO_USER|RUNNER_USER|SLURM_JOB_USER)|\b(?:user(?:_?name)?|login|logname|account|owner|submitted by))[\"']?\s{0,2}[=:]\s{0,2}[\"']?|\buid=\d+\()(?!<)([a-z_][\w.-]{1,31})(?![\w(.])",
+)
+_PROMPT = re.compile(rf"(?<![\w.+/:-])([a-z_][\w.-]{{0,31}})@({_NAME}|(?:\d{{1,3}}\.){{3}}\d{{1,3}})(?=[:\s~\]\"',)/]|$)")
+_JOURNAL = re.compile(
+    rf"^((?:(?:{_MONTHS})\s+\d+ [\d:]{{8}}|\d{{4}}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)) )(?!<)({_NAME})(?= [\w./@()-]+(?:\[\d+\])?: )"
+)
+_NCCL = re.compile(rf"((?:^|\s|\))(?!<))({_NAME})(?=:\d+:\d+ (?:\[\w+\] )?(?:NCCL|RCCL|\S+:\d+ NCCL|\[))")
+_UNAME = re.compile(r"((?:^|\s)Linux )(?!version|kernel|<)([A-Za-z][\w.-]*)(?= \d+\.\d+\.\d+)")
+_SLURM = re.compile(rf"(\b(?:srun|slurmstepd|slurmd)(?:-\w+)?: (?:error|launching)?:? ?)(?!<)({_NAME}?)(?=: )")
+_SAID = re.compile(
+    rf"(\b(?:on (?:the )?(?:host|node)|(?:connected?|connecting|connection) to(?: host)?|ssh|from host|hostname is)\s+\"?)(?!<|localhost|127|the\b|a\b)({_NAME}[\d-][\w.-]*|{_NAME}\.[\w.-]+)",
+)
+_NODE = re.compile(
+    rf"((?:\b|_)(?:host(?:_?name)?|node(?:_?name|list|_?id)?|MASTER_ADDR|master_addr|rdzv_endpoint|server|addr(?:ess)?|ComputerName|machine)[\"']?\s{{0,12}}[=:]\s{{0,2}}[\"']?)"
+    rf"(?!localhost|127\.|0\.0\.|<|[Nn]one|[Tt]rue|[Ff]alse|null)({_NAME}\d[\w-]*(?:\.[\w-]+)*|{_NAME}?\.[A-Za-z][\w.-]*|(?<=HOSTNAME=)[\w.-]+)(?![\w.(/])",
+    re.IGNORECASE,
+)
+_CLOUD = re.compile(r"(?<![\w.-])()(ip-\d+-\d+-\d+-\d+(?:\.[\w.-]*\w)?)(?![\w-])")
+_DOMAIN = re.compile(
+    r"(?<![\w./@-])()((?:[A-Za-z0-9][\w-]*\.)+(?:internal|local|lan|corp|intranet|localdomain|cluster|hpc|home\.arpa))(?![\w-]|\.\w)"
+)
+_USERS: tuple[re.Pattern[str], ...] = (_QUOTED_HOME, _HOME, _WINDOWS, _TILDE, _INDUCTOR, _ACCOUNT)
+_HOSTS: tuple[re.Pattern[str], ...] = (_JOURNAL, _NCCL, _UNAME, _SLURM, _SAID, _NODE, _CLOUD, _DOMAIN)
+_HINTS = ("@", "~", "/", "\\", "user", "USER", "User", "LOGNAME", "uid=", "login", "owner", "account",
+          "host", "HOST", "Host", "node", "Node", "NODE", "addr", "ADDR", "endpoint", "Linux ", "srun",
+          "slurm", "NCCL", "ip-", ".internal", ".local", ".lan", ".corp", ".intranet", ".cluster",
+          ".hpc", "ssh", "connect", "submitted", "Computer", "machine", "server", "torchinductor")  # fmt: skip
+_WORDS = re.compile(r"[A-Za-z_](?:[\w.-]*\w)?")
+_MOST = 5000
+"""Names that are learnt; a log with more of them has other worries."""
 
 
 class Redactor:
-    """Redacts lines; names met once (a host in a journal, a user in a prompt) go everywhere."""
+    """Redacts the lines of some logs that belong together."""
 
-    def __init__(self) -> None:
+    def __init__(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
+        """`users` and `hosts` are known from elsewhere: whose machine it is that redacts."""
         self._names: dict[str, str] = {}
-        self._known: re.Pattern[str] | None = None
+        self._counts = {"user": 0, "host": 0}
+        self._taken: set[str] = set()
+        self._phrases: re.Pattern[str] | None = None
+        self._said: dict[str, str] = {}
+        self._armoured = 0
+        for name in users:
+            self._learn(name, "user")
+        for name in hosts:
+            self._learn(name, "host")
+
+    def look(self, text: str) -> None:
+        """Learn the names that a line gives away; called for every line before any is redacted."""
+        text = plain(text)
+        for mark in re.findall(r"<((?:user|host)-\d+)>", text):
+            self._taken.add(mark)  # a placeholder of an earlier time
+        if not any(hint in text for hint in _HINTS) and not text[:1].isdigit() and text[3:4] != " ":
+            return
+        for one in _URL.finditer(text):
+            if one[2] and one[3]:
+                self._learn(one[2], "user")
+        for one in _LOGIN.finditer(text):
+            self._learn(one["user"], "user")
+        for one in _PROMPT.finditer(text):
+            self._learn(one[1], "user")
+            if one[2][:1].isalpha() and not _is_mail(one[0]):
+                self._learn(one[2], "host")
+        for pattern in _USERS:
+            for one in pattern.finditer(text):
+                self._learn(one[2].strip(), "user")
+        for pattern in _HOSTS:
+            for one in pattern.finditer(text):
+                self._learn(one[2], "host")
 
     def line(self, text: str) -> str:
-        """The line without addresses, accounts and machine names; colours go too."""
+        """The line without secrets, addresses, accounts and machine names; colours go too."""
         text = plain(text)
-        journal = _JOURNAL.match(text)
-        if journal:
-            self._learn(journal[2], "<host>")
-        for match in _PROMPT.finditer(text):
-            self._learn(match[0].partition("@")[0], "<user>")
-            self._learn(match["host"], "<host>")
-        for home in _HOMES.finditer(text):
-            self._learn(home[0].rpartition("/")[2], "<user>")
+        self.look(text)
+        text = self._secrets(text)
         text = _MAIL.sub("<mail>", text)
-        text = _JOURNAL.sub(r"\1<host>\3", text)
-        text = _PROMPT.sub("<user>@<host>", text)
-        text = _NCCL.sub(r"\1<host>\2", text)
-        text = _HOMES.sub(r"\1<user>", text)
-        text = _WINDOWS.sub(r"\1<user>", text)
+        text = _PROMPT.sub(self._prompt, text)
+        for pattern in _USERS:
+            text = pattern.sub(lambda one: one[1] + self._mark(one[2], "user"), text)
+        for pattern in _HOSTS:
+            text = pattern.sub(lambda one: one[1] + self._mark(one[2], "host"), text)
         text = _SHARED.sub(r"\1<path>/", text)
         text = _MAC.sub("<mac>", text)
         text = _IPV4.sub(_address, text)
-        text = _IPV6.sub("<address>", text)
+        text = _IPV6.sub(_address6, text)
         text = _SERIAL.sub(r"\1<serial>", text)
         text = _UUID.sub("GPU-<serial>", text)
-        text = _HOSTS.sub(r"\1<host>", text)
-        if self._known is not None:
-            text = self._known.sub(lambda match: self._names[match[0]], text)
-        return text
+        return self._everywhere(text)
 
-    def _learn(self, name: str, mark: str) -> None:
-        if (
-            len(name) < 3
-            or name in self._names
-            or name.lower() in _COMMON
-            or len(self._names) > 200
-        ):
+    def _secrets(self, text: str) -> str:
+        if self._armoured or "-----" in text:
+            text = self._armour(text)
+        if "://" in text:
+            text = _URL.sub(self._url, text)
+        text = _QUOTED.sub(rf"\1\2{SECRET}\4", text)
+        text = _LOGIN.sub(lambda one: f"{one['head']}{self._mark(one['user'], 'user')}:{SECRET}", text)
+        text = _SHORT.sub(rf"\1{SECRET}", text)
+        return _COOKIE.sub(rf"\1{SECRET}", text)
+
+    def _armour(self, text: str) -> str:
+        """The inside of a key or certificate, which spans lines."""
+        mark = _PEM.search(text)
+        if mark is not None:
+            begins = mark[1] == "BEGIN"
+            more = _PEM.search(text, mark.end())
+            if begins and more is not None:  # all in one line, with \n written out
+                self._armoured = 0
+                return f"{text[: mark.end()]}{SECRET}{text[more.start() :]}"
+            self._armoured = 200 if begins else 0
+            rest = text[mark.end() :]
+            if begins and rest.strip():
+                return text[: mark.end()] + SECRET
+            return text
+        inside = _ARMOUR.match(text) if self._armoured else None
+        if inside is None or SECRET in text:
+            if text.strip() and SECRET not in text:
+                self._armoured = 0
+            return text
+        self._armoured -= 1
+        return (inside[1] or inside[3] or "") + SECRET
+
+    def _url(self, one: re.Match[str]) -> str:
+        user = one[2] or ""
+        shown = self._mark(user, "user") if user and user not in ("git", "oauth2", "x-access-token") else user
+        if one[3] is None and user and shown == user and len(user) > 15:
+            shown = SECRET  # a token alone
+        return one[1] + shown + (f":{SECRET}" if one[3] else "") + "@"
+
+    def _prompt(self, one: re.Match[str]) -> str:
+        if _is_mail(one[0]):
+            return one[0]
+        host = one[2] if not one[2][:1].isalpha() else self._mark(one[2], "host")
+        return f"{self._mark(one[1], 'user')}@{host}"
+
+    def _mark(self, name: str, kind: str) -> str:
+        """The placeholder of a name; the name itself when it names nobody (`root`)."""
+        if name.startswith("<") or name.lower() in _NOBODY:
+            return name
+        self._learn(name.strip(), kind)
+        return self._names.get(name.strip()) or (name if len(name) < 3 and kind == "host" else f"<{kind}>")
+
+    def _everywhere(self, text: str) -> str:
+        """Names that are known, wherever they stand."""
+        if not self._names:
+            return text
+        if self._phrases is not None:
+            text = self._phrases.sub(lambda one: self._names[one[0]], text)
+        if "<" in text:
+            parts = re.split(f"({_MARK})", text)
+            parts[::2] = [_WORDS.sub(self._word, part) for part in parts[::2]]
+            return "".join(parts)
+        return _WORDS.sub(self._word, text)
+
+    def _word(self, one: re.Match[str]) -> str:
+        word = one[0]
+        known = self._said.get(word)
+        if known is None:
+            known = self._within(word)
+            if len(self._said) > 50_000:
+                self._said.clear()
+            if len(word) < 200:
+                self._said[word] = known
+        return known
+
+    def _within(self, word: str) -> str:
+        """A word with every run of its parts that is a name replaced, longest first."""
+        if word in self._names:
+            return self._names[word] if len(word) > 3 else word
+        parts = re.split(r"([.-])", word)
+        if len(parts) == 1:
+            return word
+        out, at = [], 0
+        while at < len(parts):
+            ends = range(min(len(parts), at + 16), at, -1)
+            end = next((e for e in ends if "".join(parts[at:e]) in self._names and e % 2), 0) if at % 2 == 0 else 0
+            name = "".join(parts[at:end]) if end else ""
+            if end and len(name) > 3:
+                out.append(self._names[name])
+                at = end
+            else:
+                out.append(parts[at])
+                at += 1
+        return "".join(out)
+
+    def _learn(self, name: str, kind: str) -> None:
+        name = name.rstrip(".")
+        if len(name) < 2 or name in self._names or name.lower() in _COMMON or "<" in name:
             return
+        if name.isdigit() or len(self._names) > _MOST:
+            return
+        if kind == "user" and name.startswith("."):
+            return
+        if kind == "host" and "." in name and name.partition(".")[0] in self._names:
+            mark = self._names[name.partition(".")[0]]  # the same machine by its full name
+        else:
+            mark = self._fresh(kind)
         self._names[name] = mark
-        words = sorted(self._names, key=len, reverse=True)
-        self._known = re.compile(r"(?<![\w<])(?:" + "|".join(map(re.escape, words)) + r")(?![\w>])")
+        self._said.clear()
+        first, dot, _ = name.partition(".")
+        if kind == "host" and dot and len(first) > 3 and not first.isdigit() and first.lower() not in _COMMON:
+            self._names.setdefault(first, mark)
+        if " " in name:
+            spaced = sorted((n for n in self._names if " " in n), key=len, reverse=True)[:200]
+            self._phrases = re.compile(r"(?<![\w<])(?:" + "|".join(map(re.escape, spaced)) + r")(?![\w>])")
+
+    def _fresh(self, kind: str) -> str:
+        while True:
+            self._counts[kind] += 1
+            mark = f"{kind}-{self._counts[kind]}"
+            if mark not in self._taken:
+                return f"<{mark}>"
 
 
-_COMMON = frozenset(
+def redacted(lines: Iterable[str], redactor: Redactor) -> Iterator[str]:
+    """The lines as they may be shared; the redactor has looked at them before."""
+    return map(redactor.line, lines)
+
+
+_NOBODY = frozenset("root user runner ubuntu admin localhost nobody jovyan".split())  # noqa: SIM905
+_COMMON = _NOBODY | frozenset(
     """
-    root user runner ubuntu admin localhost kernel python python3 home data models model work app
-    workspace docker jupyter torch rocm train test tests build
+    kernel python python3 home data models model work app apps workspace docker jupyter torch rocm hip
+    train test tests build src lib bin opt usr var tmp run local share cache conda miniconda3 anaconda3
+    venv env code main default public shared none true false null host node server master worker gpu cpu
+    cuda amd nvidia nccl rccl triton vllm transformers lightning user1 noreply support bugs info security name path file line error info
+    warning debug the and for this that with git oauth2 container system linux windows unknown file
     """.split()  # noqa: SIM905
 )
+
+
+def _is_mail(text: str) -> bool:
+    return _MAIL.fullmatch(text) is not None
 
 
 def _address(match: re.Match[str]) -> str:
@@ -103,3 +310,19 @@ def _address(match: re.Match[str]) -> str:
     ):
         return match[0]
     return "<address>"
+
+
+def _address6(match: re.Match[str]) -> str:
+    """An address of version 6; `::` of C++ and hours of the day are none."""
+    text = match[0]
+    bare = text.strip("[]").partition("%")[0]
+    groups = bare.split(":")
+    try:
+        address = ip_address(bare)
+    except ValueError:
+        return text
+    if address.is_loopback or address.is_unspecified:
+        return text
+    if "::" in bare and not (len(groups[0]) > 2 or len(groups) > 4):
+        return text
+    return text.replace(text.strip("[]"), "<address>")
