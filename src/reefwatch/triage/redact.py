@@ -34,17 +34,20 @@ _SHARED = re.compile(
 # secrets -------------------------------------------------------------------------------------
 _KEYS = r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|auth|secret)[_-]?(?:key|token)|(?<![A-Za-z])token)"
 _QUOTED = re.compile(
-    rf"((?:\b|--?|_)[\w.-]*?{_KEYS}[\w-]{{0,12}}[\"']?\s{{0,2}}(?:=>|[:=]|\s)\s{{0,2}})([\"'])(?!<|\s*\2)((?:\\.|(?!\2).){{1,400}})(\2|$)",
+    rf"((?:\b|--?|_)[\w.-]*?{_KEYS}(?:s|\d+|[_-](?!ids?\b|type|count|len|limit|prob)\w{{1,12}})?[\"']?\s{{0,2}}(?:=>|[:=]|\s)\s{{0,2}})([\"'])(?!<|\s*\2)((?:\\.|(?!\2).){{1,400}})(\2|$)",
     re.IGNORECASE,
 )
 _LOGIN = re.compile(
-    r"(?P<head>(?:^|\s)(?:-u|-U|--user|--proxy-user|--login)[\s=]+[\"']?)(?P<user>[^\s:\"'<>]+):(?P<word>(?!//)[^\s\"'<]+|[^\"'<]+(?=[\"']))"
+    r"(?P<head>(?:^|\s)(?:-u|-U|--user|--proxy-user|--login)[\s=]+(?P<quote>[\"']?))(?P<user>[^\s:\"'<>]+):(?P<word>(?!//|<)(?(quote)[^\"'<]+|[^\s\"'<]+))"
 )
 _SHORT = re.compile(
     r"(\b(?:sshpass\s+-p|mysql\b[^|\n]{0,80}?\s-p|mysqldump\b[^|\n]{0,80}?\s-p|docker login\b[^|\n]{0,120}?\s(?:-p|--password)|podman login\b[^|\n]{0,120}?\s-p)\s?[\"']?)(?!<)([^\s\"']+)"
 )
-_URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s/@:\"'<>]+)?(:[^\s/@\"'<>]*)?@")
-_COOKIE = re.compile(r"((?:set-)?cookie:\s*)(?!<).+", re.IGNORECASE)
+_URL = re.compile(
+    r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s/@:\"'<>]+)?(:[^\s/@\"'<>]*)?@([A-Za-z][\w.-]*)?"
+)
+_PUBLIC = re.compile(r"(?:.*\.)?(?:github|gitlab|bitbucket|huggingface|pypi|docker|amazonaws|google\w*|azure|modelscope)\.(?:com|co|org|io|cn)")
+_COOKIE = re.compile(r"((?:set-)?cookie:\s*)(?![\s<]).+", re.IGNORECASE)
 _PEM = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]*(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]*-----")
 _ARMOUR = re.compile(r"^(.*?)([A-Za-z0-9+/=_-]{1,80})\s*$|^(.*?)([\w-]+: .*)$")
 
@@ -65,13 +68,16 @@ _INDUCTOR = re.compile(r"(torchinductor_|/run/user/|/var/spool/cron/|ray/session
 _ACCOUNT = re.compile(
     r"((?:\b(?:USER|LOGNAME|USERNAME|SUDO_USER|RUNNER_USER|SLURM_JOB_USER)|\b(?:user(?:_?name)?|login|logname|account|owner|submitted by))[\"']?\s{0,2}[=:]\s{0,2}[\"']?|\buid=\d+\()(?!<)([a-z_][\w.-]{1,31})(?![\w(.])",
 )
+_OPTION = re.compile(
+    r"(\b(?:mysql\w*|psql|pg_dump|ssh|scp|sftp|rsync|docker login|podman login|smbclient|redis-cli)\b[^|;\n]{0,120}?\s(?:-u|-U|-l|--user(?:name)?)[\s=]?[\"']?)(?!<)([A-Za-z_][\w.-]{1,31})(?=[\s\"']|$)"
+)
 _PROMPT = re.compile(rf"(?<![\w.+/:-])([a-z_][\w.-]{{0,31}})@({_NAME}|(?:\d{{1,3}}\.){{3}}\d{{1,3}})(?=[:\s~\]\"',)/]|$)")
 _JOURNAL = re.compile(
     rf"^((?:(?:{_MONTHS})\s+\d+ [\d:]{{8}}|\d{{4}}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)) )(?!<)({_NAME})(?= [\w./@()-]+(?:\[\d+\])?: )"
 )
 _NCCL = re.compile(rf"((?:^|\s|\))(?!<))({_NAME})(?=:\d+:\d+ (?:\[\w+\] )?(?:NCCL|RCCL|\S+:\d+ NCCL|\[))")
 _UNAME = re.compile(r"((?:^|\s)Linux )(?!version|kernel|<)([A-Za-z][\w.-]*)(?= \d+\.\d+\.\d+)")
-_SLURM = re.compile(rf"(\b(?:srun|slurmstepd|slurmd)(?:-\w+)?: (?:error|launching)?:? ?)(?!<)({_NAME}?)(?=: )")
+_SLURM = re.compile(rf"(\b(?:srun|slurmstepd|slurmd)(?:-\w+)?: (?:error: )?)(?!<|error|launching|Job\b|job\b)({_NAME}?)(?=: )")
 _SAID = re.compile(
     rf"(\b(?:on (?:the )?(?:host|node)|(?:connected?|connecting|connection) to(?: host)?|ssh|from host|hostname is)\s+\"?)(?!<|localhost|127|the\b|a\b)({_NAME}[\d-][\w.-]*|{_NAME}\.[\w.-]+)",
 )
@@ -82,14 +88,14 @@ _NODE = re.compile(
 )
 _CLOUD = re.compile(r"(?<![\w.-])()(ip-\d+-\d+-\d+-\d+(?:\.[\w.-]*\w)?)(?![\w-])")
 _DOMAIN = re.compile(
-    r"(?<![\w./@-])()((?:[A-Za-z0-9][\w-]*\.)+(?:internal|local|lan|corp|intranet|localdomain|cluster|hpc|home\.arpa))(?![\w-]|\.\w)"
+    r"(?<![\w./@-])()((?:[A-Za-z0-9][\w-]*\.)+(?:internal|local|lan|corp|intranet|localdomain|cluster|hpc|home\.arpa)(?:\.[\w-]+)*)(?![\w(-]|\.\w)"
 )
-_USERS: tuple[re.Pattern[str], ...] = (_QUOTED_HOME, _HOME, _WINDOWS, _TILDE, _INDUCTOR, _ACCOUNT)
+_USERS: tuple[re.Pattern[str], ...] = (_QUOTED_HOME, _HOME, _WINDOWS, _TILDE, _INDUCTOR, _ACCOUNT, _OPTION)
 _HOSTS: tuple[re.Pattern[str], ...] = (_JOURNAL, _NCCL, _UNAME, _SLURM, _SAID, _NODE, _CLOUD, _DOMAIN)
 _HINTS = ("@", "~", "/", "\\", "user", "USER", "User", "LOGNAME", "uid=", "login", "owner", "account",
           "host", "HOST", "Host", "node", "Node", "NODE", "addr", "ADDR", "endpoint", "Linux ", "srun",
           "slurm", "NCCL", "ip-", ".internal", ".local", ".lan", ".corp", ".intranet", ".cluster",
-          ".hpc", "ssh", "connect", "submitted", "Computer", "machine", "server", "torchinductor")  # fmt: skip
+          ".hpc", "ssh", "connect", "submitted", "Computer", "machine", "server", "torchinductor", "://", "sql", "login")  # fmt: skip
 _WORDS = re.compile(r"[A-Za-z_](?:[\w.-]*\w)?")
 _MOST = 5000
 """Names that are learnt; a log with more of them has other worries."""
@@ -121,6 +127,8 @@ class Redactor:
         for one in _URL.finditer(text):
             if one[2] and one[3]:
                 self._learn(one[2], "user")
+            if one[4] and not _PUBLIC.fullmatch(one[4]):
+                self._learn(one[4], "host")
         for one in _LOGIN.finditer(text):
             self._learn(one["user"], "user")
         for one in _PROMPT.finditer(text):
@@ -158,7 +166,7 @@ class Redactor:
             text = self._armour(text)
         if "://" in text:
             text = _URL.sub(self._url, text)
-        text = _QUOTED.sub(rf"\1\2{SECRET}\4", text)
+        text = _QUOTED.sub(_quoted, text)
         text = _LOGIN.sub(lambda one: f"{one['head']}{self._mark(one['user'], 'user')}:{SECRET}", text)
         text = _SHORT.sub(rf"\1{SECRET}", text)
         return _COOKIE.sub(rf"\1{SECRET}", text)
@@ -190,7 +198,9 @@ class Redactor:
         shown = self._mark(user, "user") if user and user not in ("git", "oauth2", "x-access-token") else user
         if one[3] is None and user and shown == user and len(user) > 15:
             shown = SECRET  # a token alone
-        return one[1] + shown + (f":{SECRET}" if one[3] else "") + "@"
+        host = one[4] or ""
+        host = host if not host or _PUBLIC.fullmatch(host) else self._mark(host, "host")
+        return one[1] + shown + (f":{SECRET}" if one[3] else "") + "@" + host
 
     def _prompt(self, one: re.Match[str]) -> str:
         if _is_mail(one[0]):
@@ -294,6 +304,16 @@ _COMMON = _NOBODY | frozenset(
 )
 
 
+_MODEL = re.compile(r"(?:pad|eos|bos|unk|sep|cls|mask|stop|start|end|image|special|max|new)[_-]?token", re.I)
+"""Tokens of a language model."""
+
+
+def _quoted(one: re.Match[str]) -> str:
+    if _MODEL.search(one[1]):
+        return one[0]
+    return f"{one[1]}{one[2]}{SECRET}{one[4]}"
+
+
 def _is_mail(text: str) -> bool:
     return _MAIL.fullmatch(text) is not None
 
@@ -305,8 +325,8 @@ def _address(match: re.Match[str]) -> str:
     if (
         any(part > 255 for part in parts)
         or parts[0] == 0
-        or "version" in before
-        or before.endswith(("v", "==", "-"))
+        or before.endswith(("v", "==", "-", "=>", "/"))
+        or re.search(r"(?:version|ver|rocm|hip|cuda|torch|driver|kernel|release|firmware|build|runtime|smi|lib\w*)\W*$", before)
     ):
         return match[0]
     return "<address>"

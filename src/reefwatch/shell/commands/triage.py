@@ -103,6 +103,8 @@ def main(argv: list[str]) -> int:
 
 def _print(text: str) -> None:
     """To stdout, at once. Raises ReefwatchError when it takes no more."""
+    if sys.stdout is None:
+        raise ReefwatchError("stdout is closed: the answer is not told")
     try:
         raw = (text + "\n").encode(sys.stdout.encoding or "utf-8", "backslashreplace")
         sys.stdout.flush()
