@@ -35,6 +35,7 @@ _PREFIXES = tuple(
         r"(?:Z|[+-]\d{2}:?\d{2})?\]?,?(?: - | \| |:)?\s?",
         rf"\[?(?P<level>[VIWEF])(?P<mo>\d{{2}})(?P<d>\d{{2}}) {_CLOCK}"
         r"\s+(?:\d+ )?[^\]]{1,120}?\] ?",
+        r"\[(?P<level>[VIWEF]) [\w.-]+\.(?:cpp|cc|cu|hip|py):\d+\] ?",  # torch before 2.2
         rf"\(?(?P<level>{_LEVEL})\s+(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_CLOCK}"
         r"\s*(?:\[[^\]]{1,80}\])?:? ?",  # vLLM
         rf"\[?{_CLOCK}\]?(?: - | \| )?\s",

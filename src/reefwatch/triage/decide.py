@@ -152,7 +152,7 @@ def _plainer(found: list[Candidate]) -> list[Candidate]:
 
 def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) -> list[Candidate]:
     """The exceptions of which no clue says more: of each stream the last chain, and its root."""
-    told = {(c.root.file, c.root.line) for c in found}
+    told = {(c.root.file, c.root.line): c.role for c in sorted(found, key=lambda c: c.role)}
     made = []
     for scan in scans:
         streams: dict[str, list[tuple[Raised, Sighting]]] = {}
@@ -162,11 +162,22 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             whole = [pair for pair in said if not pair[0].loose] or said
             chain = [pair for pair in whole if pair[0].chain == whole[-1][0].chain]
             raised, place = _root(chain)
-            if any((other.file, other.line) in told for _, other in chain):
+            if (place.file, place.line) in told or any(
+                told.get((other.file, other.line), Role.END) > Role.END for _, other in chain
+            ):
                 continue
-            quiet = raised.ignored or (0 < place.line < scan.progress and len(streams) == 1)
+            quiet = raised.ignored or (len(streams) == 1 and _calm_after(scan, place.line))
             made.append(Candidate(_PYTHON, _match_of(raised, quiet), _placed(place, timed), raised))
     return made
+
+
+def _calm_after(scan: Scan, line: int) -> bool:
+    """True when the run is seen to go on after the line, or to end well."""
+    return scan.went_on(line) >= _SOME or scan.done > line > 0
+
+
+_SOME = 2
+"""Lines of a run going on that a bar drawn again does not make."""
 
 
 def _root(chain: Sequence[tuple[Raised, Sighting]]) -> tuple[Raised, Sighting]:

@@ -29,8 +29,8 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 _STRING = re.compile(r"""\s{4,}["'].*["']\s*(?:[,)+\\%].*)?$|\s{4,}["'].*["']\.format\(""")
-_MARGIN = re.compile(r"\s*\d+\s\|\s")
-"""A compiler shows the line that it speaks of: `   36 | typedef ...`."""
+_MARGIN = re.compile(r"\s*\d+\s\|\s|\s*[│┃]")
+"""A compiler shows the line that it speaks of: `   36 | typedef ...`; rich has a frame around."""
 
 _DOC = re.compile(
     r"(?i)\bif (?:you|one) (?:see|sees|get|gets|got|hit|encounter|receive|run into|ran into|are (?:seeing|getting)|still)\b"

@@ -89,7 +89,7 @@ _PROGRESS = re.compile(
     r"|\b(?:[Tt]raining|[Tt]rain|[Ff]it|run|[Ee]valuation)\b"
     r".{0,40}\b(?:[Cc]omplete[d]?|[Ff]inished|done|stopped)\b"
     r"|\b(?:[Ss]aved|[Ss]aving)\b.{0,60}\b(?:checkpoint|model|weights|state)"
-    r"|`Trainer\.fit` stopped|\b[Dd]one\b"
+    r"|`Trainer\.fit` stopped|(?:^|[\s:.])[Dd]one[.!]?\s*(?:\(|$)"
 )
 
 
