@@ -8,6 +8,8 @@ from dataclasses import dataclass
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
+_COLON = re.compile("\uff1a ?")
+
 _CLOCK = r"(?P<h>\d{2}):(?P<m>\d{2}):(?P<s>\d{2}(?:[.,]\d+)?)"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _LEVEL = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
@@ -80,6 +82,8 @@ def plain(line: str) -> str:
 def clean(line: str) -> Clean:
     """Take a line apart. A prefix may stand before another one, in any order."""
     text = plain(line)
+    if "\uff1a" in text:  # a colon of CJK
+        text = _COLON.sub(": ", text)
     body, stream, level, wall = text, "", "", None
     for _ in range(8):
         first = _ANY.match(body)

@@ -215,6 +215,7 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
         one
         for one in _lasting(found, scans)
         if not (one.role in (Role.WARNING, Role.HINT) and calm > one.root.line)
+        and not (one.family.id.startswith("words-") and calm > one.root.line)
         and not (one.family.id == _PYTHON.id and one.role is Role.WARNING)
     ]
     if not weighty:
