@@ -27,6 +27,8 @@ class Candidate:
     match: Match
     root: Sighting
     raised: Raised | None = None
+    lowered: bool = False
+    """A hint only because just a warning told of it."""
 
     @property
     def role(self) -> Role:
@@ -111,12 +113,12 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                     where[name] = min((_placed(hit, timed) for hit in hits), key=lambda h: h.order)
             if all(n in where for n in match.clues) and not any(n in where for n in match.unless):
                 told = [name for name in match.clues if not one.clues[name].context]
-                mild = all(where[name].mild for name in told)
-                if mild and match.role > Role.HINT:  # only a warning said it
+                mild = match.role > Role.HINT and all(where[name].mild for name in told)
+                if mild:  # only a warning said it
                     match = replace(match, role=Role.HINT)
                     if not one.known:
                         match = replace(match, sure=min(match.sure, _MILD))
-                found.append(Candidate(one, match, where[match.root]))
+                found.append(Candidate(one, match, where[match.root], lowered=mild))
                 break  # the first match that holds is the family's best
     return found
 
@@ -218,6 +220,8 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
         and not (one.family.id.startswith("words-") and calm > one.root.line)
         and not (one.family.id == _PYTHON.id and one.role is Role.WARNING)
     ]
+    if any(map(_cut, weighty)):  # something failed; what only warns does not tell what
+        weighty = [c for c in weighty if c.role is not Role.HINT or c.lowered or not c.root.mild]
     if not weighty:
         return None
     top = max(one.role for one in weighty)
