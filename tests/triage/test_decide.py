@@ -14,7 +14,6 @@ from reefwatch.triage.catalogue import families
 from reefwatch.triage.decide import decide
 from reefwatch.triage.family import LAYERS
 from reefwatch.triage.machine import facts
-from reefwatch.triage.scan import Scanner
 
 TIMEOUT = (
     "[rank{rank}]:[E1107 22:{minute}:59.1 ProcessGroupNCCL.cpp:692] [Rank {rank}] Watchdog caught "
@@ -366,12 +365,11 @@ TEXT = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=60)
 
 
 @given(st.lists(st.sampled_from(LINES) | TEXT, max_size=30), st.integers(0, 3))
-def test_any_lines_get_an_answer_that_can_be_shown(lines, ranks):
+def test_any_lines_get_an_answer_that_can_be_shown(scanner, lines, ranks):
     logs = [
         "\n".join(f"[rank{n}]: {line}" if ranks else line for line in lines).encode()
         for n in range(ranks + 1)
     ]
-    scanner = Scanner(families())
     scans = [scanner.read([log or b"x"], number) for number, log in enumerate(logs)]
     one = decide(scans, families(), ["log"] * len(logs))
     assert one.layer in LAYERS and 0 <= one.confidence <= 1

@@ -6,9 +6,15 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
+
+SRC = Path(__file__).parents[2] / "src"
 
 OOM = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.\n"
 LOG = f'node1 starts\n  File "/home/jane/a.py", line 1\n{OOM}'
@@ -52,7 +58,10 @@ def test_packed_logs(reefwatch, tmp_path, pack):
 def test_a_packed_log_that_is_cut_short_is_read_as_far_as_it_goes(reefwatch, tmp_path):
     text = LOG + "".join(f"step {n * 7919 % 1000}\n" for n in range(20000))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(text.encode())[:-2000])
-    assert json.loads(reefwatch("triage", "--json", "cut.gz").stdout)["family"] == "hip-oom"
+    done = reefwatch("triage", "--json", "cut.gz")
+    assert json.loads(done.stdout)["family"] == "hip-oom"
+    assert "cut.gz: the archive is cut short" in done.stderr
+    assert "cut.gz: the archive is cut short" in reefwatch("triage", "cut.gz").stdout
 
 
 def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
@@ -81,6 +90,7 @@ def test_what_cannot_be_read_says_why(reefwatch, tmp_path, name):
 
 
 def test_usage(reefwatch, log, tmp_path):
+    (tmp_path / "list.json").write_text("[]")
     for args, words in (
         (("triage", "gone.log"), "gone.log: cannot be read"),
         (("triage", "--last"), "there is no watched run"),
@@ -89,10 +99,16 @@ def test_usage(reefwatch, log, tmp_path):
         (("triage", "run.log", "--redact", "run.log"), "that is the log itself"),
         (("triage", "run.log", "--machine", "run.log"), "no JSON"),
         (("triage", "-", "--bundle", "b.zip"), "need the log as a file"),
+        (("triage", "run.log", "--redact", "-"), "--redact -: give the name of a file"),
+        (("triage", "run.log", "--bundle", "-"), "--bundle -: give the name of a file"),
+        (("triage", "run.log", "--redact", "/proc/shared.log"), "cannot be written"),
+        (("triage", "run.log", "--bundle", "/proc/b.zip"), "cannot be written"),
+        (("triage", "run.log", "--redact", "/dev/full"), "cannot be written"),
+        (("triage", "run.log", "--machine", "list.json"), "no document of `reefwatch doctor"),
     ):
         done = reefwatch(*args, stdin=b"x")
         assert done.returncode == 2, args
-        assert words in done.stderr, args
+        assert words in done.stderr and "fault of reefwatch" not in done.stderr, args
     assert log.read_text() == LOG
 
 
@@ -156,3 +172,46 @@ def test_a_log_that_could_not_be_read_is_told_and_counts(reefwatch, tmp_path):
     for options in ((), ("--json",)):
         done = reefwatch("triage", *options, "ok.log", "missing.log")
         assert done.returncode == 2 and "missing.log" in done.stdout + done.stderr
+
+
+def test_a_stdout_that_takes_no_more_is_no_fault_of_ours(tmp_path, log):
+    for json_ in ([], ["--json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "reefwatch", "triage", "run.log", *json_],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(SRC)},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert done.returncode == 2
+        assert done.stderr == (
+            "reefwatch: stdout cannot be written (No space left on device): the answer is not told\n"
+        )
+
+
+def test_machine_facts_that_say_nothing_are_told(reefwatch, log, tmp_path):
+    (tmp_path / "empty.json").write_text("{}")
+    done = reefwatch("triage", "run.log", "--machine", "empty.json")
+    assert done.returncode == 3 and "--machine names no card" in done.stdout
+
+
+def test_a_copy_hides_a_name_in_every_line_and_again_is_the_same(reefwatch, tmp_path):
+    lines = [f"step {n} on gpu-box, by jane.doe\n" for n in range(300)]
+    lines += ["jane.doe@gpu-box:~/x$ python a.py\n", '  File "/home/jane.doe/a.py", line 1\n']
+    (tmp_path / "a.log").write_text("".join(lines))
+    assert reefwatch("triage", "a.log", "--redact", "b.log").returncode == 3  # a frame
+    once = (tmp_path / "b.log").read_text()
+    assert once.startswith("step 0 on <host-") and "jane" not in once and "gpu-box" not in once
+    assert once.count("<user-1>") + once.count("<user-2>") == 302
+    reefwatch("triage", "b.log", "--redact", "c.log")
+    assert (tmp_path / "c.log").read_text() == once
+
+
+def test_a_copy_that_fails_leaves_nothing_half_written(reefwatch, tmp_path, log):
+    (tmp_path / "shared.log").write_text("as it was")
+    (tmp_path / "noise.log").write_bytes(bytes(range(1, 256)) * 30)
+    done = reefwatch("triage", "run.log", "noise.log", "--redact", "shared.log")
+    assert done.returncode in (2, 3)
+    assert not list(tmp_path.glob("*.part"))

@@ -256,7 +256,7 @@ def redact(logs: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str
     with written(target, "--redact") as out:
         for log in logs:
             if len(logs) > 1:
-                out.write(shared.line(f"==> {os.path.basename(os.fspath(log))} <==").encode())
+                out.write(shared.text(f"==> {os.path.basename(os.fspath(log))} <==").encode())
                 out.write(b"\n")
             for line in shared.lines(os.fspath(log)):
                 out.write((line + "\n").encode(errors="replace"))
@@ -285,7 +285,9 @@ class Shared:
         return self._scrubber.text(self._redactor.line(text))
 
     def text(self, text: str) -> str:
-        """Some lines as they may be shared."""
+        """Some lines as they may be shared; not of the logs."""
+        for line in text.splitlines():
+            self._redactor.look(line)
         return "\n".join(map(self.line, text.splitlines()))
 
     def lines(self, log: str) -> Iterator[str]:

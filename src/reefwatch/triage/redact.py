@@ -8,7 +8,7 @@ so that a name is gone also from the lines before those. A copy that is redacted
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 from reefwatch.triage.clean import plain
@@ -90,12 +90,39 @@ _CLOUD = re.compile(r"(?<![\w.-])()(ip-\d+-\d+-\d+-\d+(?:\.[\w.-]*\w)?)(?![\w-])
 _DOMAIN = re.compile(
     r"(?<![\w./@-])()((?:[A-Za-z0-9][\w-]*\.)+(?:internal|local|lan|corp|intranet|localdomain|cluster|hpc|home\.arpa)(?:\.[\w-]+)*)(?![\w(-]|\.\w)"
 )
-_USERS: tuple[re.Pattern[str], ...] = (_QUOTED_HOME, _HOME, _WINDOWS, _TILDE, _INDUCTOR, _ACCOUNT, _OPTION)
-_HOSTS: tuple[re.Pattern[str], ...] = (_JOURNAL, _NCCL, _UNAME, _SLURM, _SAID, _NODE, _CLOUD, _DOMAIN)
-_HINTS = ("@", "~", "/", "\\", "user", "USER", "User", "LOGNAME", "uid=", "login", "owner", "account",
-          "host", "HOST", "Host", "node", "Node", "NODE", "addr", "ADDR", "endpoint", "Linux ", "srun",
-          "slurm", "NCCL", "ip-", ".internal", ".local", ".lan", ".corp", ".intranet", ".cluster",
-          ".hpc", "ssh", "connect", "submitted", "Computer", "machine", "server", "torchinductor", "://", "sql", "login")  # fmt: skip
+_Pattern = re.Pattern[str]
+_USERS: tuple[tuple[_Pattern, tuple[str, ...]], ...] = (
+    (_QUOTED_HOME, ("/home/", "/users/")),
+    (_HOME, ("/home", "/users/", "/user/", "/u/")),
+    (_WINDOWS, ("users",)),
+    (_TILDE, ("~",)),
+    (_INDUCTOR, ("inductor_", "/run/user/", "/cron/", "ray/session_")),
+    (_ACCOUNT, ("user", "login", "logname", "account", "owner", "submitted by", "uid=")),
+    (_OPTION, ("sql", "pg_", "ssh", "scp", "sftp", "rsync", "login", "smb", "redis")),
+)
+"""Where names of people stand, and what a line must hold (lower case) for it to be tried."""
+_HOSTS: tuple[tuple[_Pattern, tuple[str, ...]], ...] = (
+    (_JOURNAL, (":",)),
+    (_NCCL, ("nccl", "rccl", " [")),
+    (_UNAME, ("linux ",)),
+    (_SLURM, ("srun", "slurm")),
+    (_SAID, ("host", "node ", "ssh", "connect")),
+    (_NODE, ("host", "node", "addr", "endpoint", "server", "machine", "computername")),
+    (_CLOUD, ("ip-",)),
+    (
+        _DOMAIN,
+        (".internal", ".local", ".lan", ".corp", ".intranet", ".cluster", ".hpc", ".home.arpa"),
+    ),
+)
+_PATHS = ("/scratch/", "/lustre", "/gpfs", "/nfs", "/project", "/pfs/")
+_LOGINS = ("-u", "--user", "--proxy-user", "--login")
+_KEYED = ("pass", "pwd", "secret", "credential", "token", "key")
+
+
+def _may(low: str, hints: tuple[str, ...]) -> bool:
+    return any(hint in low for hint in hints)
+
+
 _WORDS = re.compile(r"[A-Za-z_](?:[\w.-]*\w)?")
 _MOST = 5000
 """Names that are learnt; a log with more of them has other worries."""
@@ -112,6 +139,8 @@ class Redactor:
         self._phrases: re.Pattern[str] | None = None
         self._said: dict[str, str] = {}
         self._armoured = 0
+        self._looked = False
+        """Whether the names were learnt beforehand."""
         for name in users:
             self._learn(name, "user")
         for name in hosts:
@@ -119,57 +148,79 @@ class Redactor:
 
     def look(self, text: str) -> None:
         """Learn the names that a line gives away; called for every line before any is redacted."""
-        text = plain(text)
-        for mark in re.findall(r"<((?:user|host)-\d+)>", text):
-            self._taken.add(mark)  # a placeholder of an earlier time
-        if not any(hint in text for hint in _HINTS) and not text[:1].isdigit() and text[3:4] != " ":
-            return
-        for one in _URL.finditer(text):
-            if one[2] and one[3]:
-                self._learn(one[2], "user")
-            if one[4] and not _PUBLIC.fullmatch(one[4]):
-                self._learn(one[4], "host")
-        for one in _LOGIN.finditer(text):
-            self._learn(one["user"], "user")
-        for one in _PROMPT.finditer(text):
-            self._learn(one[1], "user")
-            if one[2][:1].isalpha() and not _is_mail(one[0]):
-                self._learn(one[2], "host")
-        for pattern in _USERS:
-            for one in pattern.finditer(text):
-                self._learn(one[2].strip(), "user")
-        for pattern in _HOSTS:
-            for one in pattern.finditer(text):
-                self._learn(one[2], "host")
+        self._looked = True
+        self._learn_from(plain(text))
+
+    def _learn_from(self, text: str) -> None:
+        low = text.lower()
+        if "<" in text:
+            for mark in re.findall(r"<((?:user|host)-\d+)>", text):
+                self._taken.add(mark)  # a placeholder of an earlier time
+        if "://" in text:
+            for one in _URL.finditer(text):
+                if one[2] and one[3]:
+                    self._learn(one[2], "user")
+                if one[4] and not _PUBLIC.fullmatch(one[4]):
+                    self._learn(one[4], "host")
+        if ":" in text and _may(low, _LOGINS):
+            for one in _LOGIN.finditer(text):
+                self._learn(one["user"], "user")
+        if "@" in text:
+            for one in _PROMPT.finditer(text):
+                self._learn(one[1], "user")
+                if one[2][:1].isalpha() and not _is_mail(one[0]):
+                    self._learn(one[2], "host")
+        for patterns, kind in ((_USERS, "user"), (_HOSTS, "host")):
+            for pattern, hints in patterns:
+                if _may(low, hints):
+                    for one in pattern.finditer(text):
+                        self._learn(one[2].strip(), kind)
 
     def line(self, text: str) -> str:
         """The line without secrets, addresses, accounts and machine names; colours go too."""
         text = plain(text)
-        self.look(text)
-        text = self._secrets(text)
-        text = _MAIL.sub("<mail>", text)
-        text = _PROMPT.sub(self._prompt, text)
-        for pattern in _USERS:
-            text = pattern.sub(lambda one: one[1] + self._mark(one[2], "user"), text)
-        for pattern in _HOSTS:
-            text = pattern.sub(lambda one: one[1] + self._mark(one[2], "host"), text)
-        text = _SHARED.sub(r"\1<path>/", text)
-        text = _MAC.sub("<mac>", text)
-        text = _IPV4.sub(_address, text)
-        text = _IPV6.sub(_address6, text)
-        text = _SERIAL.sub(r"\1<serial>", text)
-        text = _UUID.sub("GPU-<serial>", text)
+        if not self._looked:
+            self._learn_from(text)
+        low = text.lower()
+        text = self._secrets(text, low)
+        if "@" in text:
+            text = _MAIL.sub("<mail>", text)
+            text = _PROMPT.sub(self._prompt, text)
+        for pattern, hints in _USERS:
+            if _may(low, hints):
+                text = pattern.sub(lambda one: one[1] + self._mark(one[2], "user"), text)
+        for pattern, hints in _HOSTS:
+            if _may(low, hints):
+                text = pattern.sub(lambda one: one[1] + self._mark(one[2], "host"), text)
+        if _may(low, _PATHS):
+            text = _SHARED.sub(r"\1<path>/", text)
+        if text.count(":") >= 2:
+            text = _MAC.sub("<mac>", text)
+            text = _IPV6.sub(_address6, text)
+        elif text.count("-") >= 5:
+            text = _MAC.sub("<mac>", text)
+        if text.count(".") >= 3:
+            text = _IPV4.sub(_address, text)
+        if _may(low, ("serial", "uuid", "unique")):
+            text = _SERIAL.sub(r"\1<serial>", text)
+        if "GPU-" in text:
+            text = _UUID.sub("GPU-<serial>", text)
         return self._everywhere(text)
 
-    def _secrets(self, text: str) -> str:
+    def _secrets(self, text: str, low: str) -> str:
         if self._armoured or "-----" in text:
             text = self._armour(text)
         if "://" in text:
             text = _URL.sub(self._url, text)
-        text = _QUOTED.sub(_quoted, text)
-        text = _LOGIN.sub(lambda one: f"{one['head']}{self._mark(one['user'], 'user')}:{SECRET}", text)
-        text = _SHORT.sub(rf"\1{SECRET}", text)
-        return _COOKIE.sub(rf"\1{SECRET}", text)
+        if ('"' in text or "'" in text) and _may(low, _KEYED):
+            text = _QUOTED.sub(_quoted, text)
+        if ":" in text and _may(low, _LOGINS):
+            text = _LOGIN.sub(
+                lambda one: f"{one['head']}{self._mark(one['user'], 'user')}:{SECRET}", text
+            )
+        if " -p" in text or "--password" in text:
+            text = _SHORT.sub(rf"\1{SECRET}", text)
+        return _COOKIE.sub(rf"\1{SECRET}", text) if "cookie" in low else text
 
     def _armour(self, text: str) -> str:
         """The inside of a key or certificate, which spans lines."""
@@ -285,11 +336,6 @@ class Redactor:
             mark = f"{kind}-{self._counts[kind]}"
             if mark not in self._taken:
                 return f"<{mark}>"
-
-
-def redacted(lines: Iterable[str], redactor: Redactor) -> Iterator[str]:
-    """The lines as they may be shared; the redactor has looked at them before."""
-    return map(redactor.line, lines)
 
 
 _NOBODY = frozenset("root user runner ubuntu admin localhost nobody jovyan".split())  # noqa: SIM905
