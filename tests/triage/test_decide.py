@@ -119,12 +119,15 @@ QUOTED = {
     "an f-string": TRACE.replace("x = y", 'f"HIP out of memory. Tried to allocate {n} GiB"')
     + "KeyError: 'lr'\n",
     "a raise that was pasted alone": '    raise RuntimeError("HIP out of memory. Tried")\n' + LATER,
-    "a listing of grep": "src/a.py:12:    raise RuntimeError('No HIP GPUs are available')\n" + LATER,
-    "IPython's arrow": "--> 310     raise AssertionError('Torch not compiled with CUDA enabled')\n" + LATER,
+    "a listing of grep": "src/a.py:12:    raise RuntimeError('No HIP GPUs are available')\n"
+    + LATER,
+    "IPython's arrow": "--> 310     raise AssertionError('Torch not compiled with CUDA enabled')\n"
+    + LATER,
     "code in C++": '  TORCH_CHECK(false, "HIP error: invalid device function");\n' + LATER,
     "a diff": '+        raise RuntimeError("HIP out of memory. Tried to allocate 2 GiB")\n' + LATER,
     "a compiler's margin": '   36 | #error "HIP error: invalid device function"\n' + LATER,
-    "documentation": "See the FAQ: if you see HIP error: invalid device function, rebuild\n" + LATER,
+    "documentation": "See the FAQ: if you see HIP error: invalid device function, rebuild\n"
+    + LATER,
     "a list of changes": "* fixes `HIP error: invalid device function` on gfx1101 (#12)\n" + LATER,
 }
 
@@ -195,7 +198,7 @@ def test_the_event_is_the_root_and_not_a_frame(told):
 LOADER = {
     "ImportError: /v/lib/libMIOpen.so.1: undefined symbol: _ZN2ck": "cpp_hip",
     "ImportError: /v/torch/lib/libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent": "cpp_hip",
-    "ImportError: /v/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: _ZN3c10": (
+    "ImportError: /v/flash_attn_2_cuda.cpython-312-x86_64.so: undefined symbol: _ZN3c10": (
         "python"
     ),
     "OSError: libfoo.so.4: cannot open shared object file: No such file or directory": "python",
@@ -205,10 +208,10 @@ LOADER = {
     ),
     "error: command '/opt/rocm/bin/hipcc' failed with exit code 1": "python",
     "a.hip:12:3: error: use of undeclared identifier 'x'": "python",
-    "python[34]: segfault at 34 ip 00007 sp 00007 error 4 in libhsa-runtime64.so[45970,7f+117000]": (
+    "python[34]: segfault at 34 ip 00 sp 00 error 4 in libhsa-runtime64.so[45970,7f+117000]": (
         "primitive"
     ),
-    "python[34]: segfault at 34 ip 00007 sp 00007 error 4 in libamdhip64.so[45970,7f+117000]": (
+    "python[34]: segfault at 34 ip 00 sp 00 error 4 in libamdhip64.so[45970,7f+117000]": (
         "cpp_hip"
     ),
 }

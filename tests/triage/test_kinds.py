@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the lines are as libraries print them
 """Kinds of lines that logs of other people have; the lines are ours, in the form of theirs."""
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ HIDDEN = {
     "curl -u jane:s3cret https://example.org": "s3cret",
     'curl --user "jane:two words" https://example.org': "words",
     "curl -u jane:x https://example.org": "jane",
+    "see http://wiki.corp.example.com/x": "corp",
     '{"password": "two words", "n": 1}': "words",
     "wget --password='two words' ftp://x": "words",
     "PGPASSWORD='two words' psql": "words",
@@ -132,6 +133,12 @@ def test_a_copy_that_is_redacted_again_stays_as_it_is():
     assert more.startswith(once) and "newman" not in more
     new = more.rpartition("\n")[2]
     assert new.partition("@")[0] not in once  # nobody else's placeholder
+
+
+def test_what_stands_beside_a_secret_stays():
+    assert shared("curl -u jane:s3cret https://a.org -o x") == (
+        "curl -u <user-1>:<secret> https://a.org -o x"
+    )
 
 
 def test_names_of_three_letters_go_from_their_places_only():

@@ -146,6 +146,17 @@ def test_a_bundle_has_the_headings_of_the_templates_and_no_names(reefwatch, log,
     assert not [name for name, text in parts.items() if "jane" in text]
 
 
+def test_a_bundle_has_what_doctor_finds(reefwatch, log, tmp_path):
+    broken = {"code": "MACH010", "title": "the nodes are open", "verdict": "broken"}
+    (tmp_path / "facts.json").write_text(json.dumps({"outcomes": [broken]}))
+    reefwatch("triage", "run.log", "--bundle", "b.zip", "--machine", "facts.json")
+    reefwatch("triage", "run.log", "--bundle", "c.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert "MACH010: the nodes are open" in archive.read("amd.md").decode()
+    with zipfile.ZipFile(tmp_path / "c.zip") as archive:
+        assert json.loads(archive.read("doctor.json"))["command"] == "doctor"
+
+
 def test_an_excerpt_of_a_long_log_is_around_the_places(reefwatch, tmp_path):
     lines = [f"step {n} loss 0.1" for n in range(5000)]
     lines[2500] = OOM.strip()
@@ -186,9 +197,8 @@ def test_a_stdout_that_takes_no_more_is_no_fault_of_ours(tmp_path, log):
                 text=True,
             )
         assert done.returncode == 2
-        assert done.stderr == (
-            "reefwatch: stdout cannot be written (No space left on device): the answer is not told\n"
-        )
+        why = "stdout cannot be written (No space left on device): the answer is not told"
+        assert done.stderr == f"reefwatch: {why}\n"
 
 
 def test_machine_facts_that_say_nothing_are_told(reefwatch, log, tmp_path):

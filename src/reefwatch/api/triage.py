@@ -274,7 +274,7 @@ class Shared:
 
         self._scrubber = Scrubber.here()
         self._redactor = Redactor([self._scrubber.user], sorted(self._scrubber.hosts))
-        for log in map(os.fspath, logs):
+        for log in [os.fspath(log) for log in logs]:
             if log == STDIN or (os.path.exists(log) and not os.path.isfile(log)):
                 raise UsageError(f"{log}: --redact and --bundle need the log as a file on disk")
             for text in _texts(log):
@@ -322,7 +322,9 @@ def written(target: str | os.PathLike[str], option: str) -> Iterator[IO[bytes]]:
             yield out
         os.replace(aside, path)
     except OSError as error:
-        raise UsageError(f"{option} {target}: cannot be written ({error.strerror or error})") from None
+        raise UsageError(
+            f"{option} {target}: cannot be written ({error.strerror or error})"
+        ) from None
     finally:
         if aside is not None and os.path.exists(aside):
             os.unlink(aside)

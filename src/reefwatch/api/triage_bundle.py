@@ -34,9 +34,11 @@ def write(
         if os.path.exists(target) and os.path.exists(log) and os.path.samefile(log, target):
             raise UsageError(f"--bundle {target}: that is the log itself")
     read = [log for log in answer.logs if not _unread(answer, log)]
-    shared = verb.Shared([*read, *([machine] if machine is not None else [])])
+    shared = verb.Shared(read)
     told = answer.diagnosis.view()
+    doctor = shared.text(_doctor(machine))
     facts = {key: shared.text(value) for key, value in environment().items()}
+    facts["findings"] = "\n".join(_broken(doctor))
     parts: dict[str, str] = {}
     excerpts = []
     for number, log in enumerate(answer.logs):
@@ -49,11 +51,12 @@ def write(
     told = {**told, "root_line": root}
     parts["amd.md"] = show.amd(told, facts, short)
     parts["pytorch.md"] = show.pytorch(told, facts, short)
-    parts["environment.txt"] = "\n".join(f"{key}: {value}" for key, value in facts.items()) + "\n"
+    shown = {key: value for key, value in facts.items() if key not in ("findings", "rocminfo")}
+    parts["environment.txt"] = "\n".join(f"{key}: {value}" for key, value in shown.items()) + "\n"
     plain = {**answer.diagnosis.plain(), "root_line": root}
     parts["triage.json"] = shared.text(json.dumps(plain, indent=2, ensure_ascii=False))
-    if machine is not None:
-        parts["doctor.json"] = "\n".join(shared.lines(os.fspath(machine)))
+    if doctor:
+        parts["doctor.json"] = doctor + "\n"
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(parts):
@@ -61,6 +64,31 @@ def write(
     with verb.written(target, "--bundle") as out:
         out.write(made.getvalue())
     return sorted(parts)
+
+
+def _doctor(machine: str | os.PathLike[str] | None) -> str:
+    """A document of `reefwatch doctor --json`: the given one, or one of this machine now."""
+    from contextlib import suppress
+    from pathlib import Path
+
+    if machine is not None:
+        return Path(machine).read_text(encoding="utf-8", errors="replace")
+    with suppress(Exception):  # the report can do without
+        from reefwatch.api import machine as looks
+        from reefwatch.show import json as show
+
+        return show.render(looks.doctor())
+    return ""
+
+
+def _broken(doctor: str) -> list[str]:
+    """What doctor found, a line each."""
+    try:
+        told = json.loads(doctor or "{}")
+        found = [one for one in told.get("outcomes", ()) if one["verdict"] == "broken"]
+        return [f"{one['code']}: {one['title']}" for one in found]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
 
 
 def _unread(answer: verb.Answer, log: str) -> bool:
@@ -101,6 +129,7 @@ def excerpt(lines: Iterable[str], places: Sequence[int]) -> str:
 
 def environment() -> dict[str, str]:
     """What the templates ask for, read from files and metadata: torch is not imported."""
+    from reefwatch.core.fact import Unknown
     from reefwatch.gather.host import LiveHost
 
     host = LiveHost()
@@ -118,6 +147,7 @@ def environment() -> dict[str, str]:
         )
 
     rocm = host.read("/opt/rocm/.info/version")
+    info = host.run(["/opt/rocm/bin/rocminfo", "--support"], timeout=10.0)
     told = verb._facts(None) or {}
     variables = {name: value for name, value in os.environ.items() if verb.telling(name)}
     system = first("/etc/os-release", "PRETTY_NAME") or platform.platform()
@@ -128,6 +158,7 @@ def environment() -> dict[str, str]:
         "rocm": rocm if isinstance(rocm, str) else "",
         "python": platform.python_version(),
         "versions": "\n".join(_packages()),
+        "rocminfo": "" if isinstance(info, Unknown) else info.out,
         "variables": " ".join(f"{name}={value}" for name, value in sorted(variables.items())),
     }
 

@@ -125,9 +125,7 @@ def amd(told: Mapping[str, Any], facts: Mapping[str, str], excerpt: str) -> str:
                 "(Optional for Linux users) Output of /opt/rocm/bin/rocminfo --support",
                 _block(facts.get("rocminfo", "")),
             ),
-            *_heading(
-                "Additional Information", "See environment.txt and excerpt.log of this archive."
-            ),
+            *_heading("Additional Information", _more(facts)),
         ]
     )
 
@@ -157,6 +155,14 @@ def _summary(told: Mapping[str, Any]) -> str:
     seen = f"\nSimilar: {', '.join(told['sources'])}" if told["sources"] else ""
     where = f"Layer {told['layer']}, component {told['component'] or 'unknown'}."
     return f"{where} Deciding line:\n`{told['root_line'] or ''}`\n{known}{seen}"
+
+
+def _more(facts: Mapping[str, str]) -> str:
+    found = facts.get("findings", "")
+    said = (
+        f"`reefwatch doctor` on the machine of this report:\n\n{_block(found)}\n\n" if found else ""
+    )
+    return f"{said}See environment.txt, excerpt.log and doctor.json of this archive."
 
 
 def _heading(title: str, said: str) -> list[str]:

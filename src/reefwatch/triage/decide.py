@@ -70,8 +70,7 @@ def decide(
         bad = [
             one
             for one in found + errors
-            if one.role not in (Role.HINT, Role.WARNING)
-            and (one.match.sure >= NAMED or _cut(one))
+            if one.role not in (Role.HINT, Role.WARNING) and (one.match.sure >= NAMED or _cut(one))
         ]
         told = replace(told, failed=bool(bad))
     if chosen is None and not (found or errors):

@@ -141,12 +141,12 @@ def family(raw: Mapping[str, Any], name: str, known: bool = True) -> Family:
         return MalformedFamily(f"{name}: {why}")
 
     for where, table in _tables(raw):
-        stray = [key for key in table if key not in _KEYS[where].split()]
-        if stray:
-            near = get_close_matches(stray[0], _KEYS[where].split(), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+        odd = [key for key in table if key not in _KEYS[where].split()]
+        if odd:
+            close = get_close_matches(odd[0], _KEYS[where].split(), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
             there = f"[[{where}]]: " if where else ""
-            raise refuse(f"{there}unknown key {stray[0]!r}{hint}")
+            raise refuse(f"{there}unknown key {odd[0]!r}{hint}")
     told = str(raw.get("id", ""))
     if not _ID.fullmatch(told):
         raise refuse(f"id {told!r} is not lower-case words joined by '-'")

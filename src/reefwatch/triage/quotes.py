@@ -18,7 +18,8 @@ _CODE = re.compile(
       |sys\.exit|pytest\.\w+|torch\._check\w*|fprintf|printf|LOG|VLOG)\s*\(
     | (?:TORCH_(?:CHECK|WARN|INTERNAL_ASSERT)\w*|AT_ERROR|AT_ASSERT\w*|C10_\w+_CHECK)\s*\(
     | throw\s+[\w:]+\s*[({] | std::c(?:err|out)\s*<<
-    | (?:if|elif|while|except|with|for|def|class|try|else|async)\b[^"']*(?:["'].*["'][^"']*)?:\s*(?:\#.*)?$
+    | (?:if|elif|while|except|with|for|def|class|try|else|async)\b
+      [^"']*(?:["'].*["'][^"']*)?:\s*(?:\#.*)?$
     | (?:if|while|for|switch)\s?\(.*[{;]\s*$ | \#\s?(?:define|include|ifdef|ifndef)\b
     | return\s+(?:[\w.]+\(.*|[fr]?["'].*["'])$ | from\s[\w.]+\simport\s | assert\s.*,\s*[fr]?["']
     | [A-Za-z_][\w.]*(?:\[[^\]]*\])?\s[+-]?=\s[\w.]+\(.*\)?$
@@ -33,15 +34,21 @@ _MARGIN = re.compile(r"\s*\d+\s\|\s|\s*[│┃]")
 """A compiler shows the line that it speaks of: `   36 | typedef ...`; rich has a frame around."""
 
 _DOC = re.compile(
-    r"(?i)\bif (?:you|one) (?:see|sees|get|gets|got|hit|encounter|receive|run into|ran into|are (?:seeing|getting)|still)\b"
-    r"|\bwhen you (?:see|get|hit)\b|\byou (?:may|might|could|will|would|can) (?:see|get|hit|encounter)\b"
-    r"|\b(?:common|known|frequent|typical) (?:errors?|issues?|problems?|failures?)\b|\btroubleshooting\b"
-    r"|\b(?:errors?|messages?|warnings?) (?:like|such as|called|named)\b"
-    r"|\b(?:fix(?:es|ed)?|workarounds?|works around|closes|resolves|resolved)\b(?! failed)"
-    r"|\bto (?:avoid|prevent|fix|silence|suppress|reproduce)\b|\b(?:means|indicates) that\b"
-    r"|\b(?:see|read) (?:the )?(?:docs?|documentation|FAQ|README|wiki|section)\b|\bFAQ\b|\bhelp=|\be\.g\."
-    r"|\b(?:do|does|did|will|would) not (?:raise|throw|mean)\b|\bno longer\b|\binstead of\b"
+    r"""(?ix)
+      \bif\s(?:you|one)\s(?:sees?|gets?|got|hit|encounter|receive|run\sinto|ran\sinto|still
+      |are\s(?:seeing|getting))\b
+    | \bwhen\syou\s(?:see|get|hit)\b
+    | \byou\s(?:may|might|could|will|would|can)\s(?:see|get|hit|encounter)\b
+    | \b(?:common|known|frequent|typical)\s(?:errors?|issues?|problems?|failures?)\b
+    | \btroubleshooting\b | \b(?:errors?|messages?|warnings?)\s(?:like|such\sas|called|named)\b
+    | \b(?:fix(?:es|ed)?|workarounds?|works\saround|closes|resolves|resolved)\b(?!\sfailed)
+    | \bto\s(?:avoid|prevent|fix|silence|suppress|reproduce)\b | \b(?:means|indicates)\sthat\b
+    | \b(?:see|read)\s(?:the\s)?(?:docs?|documentation|FAQ|README|wiki|section)\b | \bFAQ\b
+    | \bhelp= | \be\.g\. | \b(?:do|does|did|will|would)\snot\s(?:raise|throw|mean)\b
+    | \bno\slonger\b | \binstead\sof\b
+    """
 )
+"""Words before a message that tell of it, rather than it."""
 
 
 class Quotes:

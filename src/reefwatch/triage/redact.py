@@ -1,8 +1,9 @@
 """What a log tells about people and machines beyond what a record does: taken out line by line.
 
-A name gets one placeholder (`<user-1>`, `<host-2>`), wherever it stands, in all logs of a call. Names
-are learnt first, from the places that give them away (a prompt, a home folder, a journal, `user=`),
-so that a name is gone also from the lines before those. A copy that is redacted again stays as it is.
+A name gets one placeholder (`<user-1>`, `<host-2>`), wherever it stands, in all logs of a call.
+Names are learnt first, from the places that give them away (a prompt, a home folder, a journal,
+`user=`), so that a name is gone also from the lines before those. A copy that is redacted again
+stays as it is.
 """
 
 from __future__ import annotations
@@ -11,112 +12,11 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+from reefwatch.triage import giveaways as where
 from reefwatch.triage.clean import plain
 
 SECRET = "<secret>"
 _MARK = r"<(?:user|host)(?:-\d+)?>|<(?:secret|mail|mac|address|serial|path)>"
-_IPV4 = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
-_IPV6 = re.compile(
-    r"(?<![\w:.<])\[?(?=[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{3,39}(?:%\w+)?\]?(?![\w:]|\.\w)"
-)
-_MAC = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}(?![\w:])")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+(?!\S*:\d+/)")
-_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
-_SERIAL = re.compile(
-    r"((?:serial(?: ?(?:number|no))?|uuid|unique[_ ]id|GPU UUID)\W{1,4})(?:GPU-)?(?:0x)?[0-9a-fA-F][0-9a-fA-F-]{11,}",
-    re.IGNORECASE,
-)
-_UUID = re.compile(r"\bGPU-[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,}){0,4}")
-_SHARED = re.compile(
-    r"(?<![\w~>])(/(?:scratch|lustre\w*|gpfs\w*|nfs\w*|projects?|pfs)/)(?!<)[\w./-]*?(?=[\w.-]+(?:[\s\"':;,<>()]|$))"
-)
-
-# secrets -------------------------------------------------------------------------------------
-_KEYS = r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|auth|secret)[_-]?(?:key|token)|(?<![A-Za-z])token)"
-_QUOTED = re.compile(
-    rf"((?:\b|--?|_)[\w.-]*?{_KEYS}(?:s|\d+|[_-](?!ids?\b|type|count|len|limit|prob)\w{{1,12}})?[\"']?\s{{0,2}}(?:=>|[:=]|\s)\s{{0,2}})([\"'])(?!<|\s*\2)((?:\\.|(?!\2).){{1,400}})(\2|$)",
-    re.IGNORECASE,
-)
-_LOGIN = re.compile(
-    r"(?P<head>(?:^|\s)(?:-u|-U|--user|--proxy-user|--login)[\s=]+(?P<quote>[\"']?))(?P<user>[^\s:\"'<>]+):(?P<word>(?!//|<)(?(quote)[^\"'<]+|[^\s\"'<]+))"
-)
-_SHORT = re.compile(
-    r"(\b(?:sshpass\s+-p|mysql\b[^|\n]{0,80}?\s-p|mysqldump\b[^|\n]{0,80}?\s-p|docker login\b[^|\n]{0,120}?\s(?:-p|--password)|podman login\b[^|\n]{0,120}?\s-p)\s?[\"']?)(?!<)([^\s\"']+)"
-)
-_URL = re.compile(
-    r"(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s/@:\"'<>]+)?(:[^\s/@\"'<>]*)?@([A-Za-z][\w.-]*)?"
-)
-_PUBLIC = re.compile(r"(?:.*\.)?(?:github|gitlab|bitbucket|huggingface|pypi|docker|amazonaws|google\w*|azure|modelscope)\.(?:com|co|org|io|cn)")
-_COOKIE = re.compile(r"((?:set-)?cookie:\s*)(?![\s<]).+", re.IGNORECASE)
-_PEM = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]*(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]*-----")
-_ARMOUR = re.compile(r"^(.*?)([A-Za-z0-9+/=_-]{1,80})\s*$|^(.*?)([\w-]+: .*)$")
-
-# where names stand ---------------------------------------------------------------------------
-_NAME = r"[A-Za-z_][\w.-]{0,62}"
-_FORBIDDEN = r"/\"':;,<>()\\\n\t|*?"
-_HOME = re.compile(
-    rf"(?<![\w~>])((?:/(?:mnt|data\d*|scratch|work|export|net|lustre\w*|gpfs\w*|nfs\w*|fs\d*|volumes?|media)(?:/[\w.-]+)?)?/(?:home\d*|Users|users|user|u)/)"
-    rf"(?!runner/|user[/\s\"']|Shared/|<)((?<=/Users/)[^{_FORBIDDEN}]+(?=/)|[^{_FORBIDDEN}\s]+)"
-)
-_QUOTED_HOME = re.compile(rf"(?<=[\"'])((?:/home|/Users)/)(?!<)([^{_FORBIDDEN}]+ [^{_FORBIDDEN}]+)(?=[/\"'])")
-_WINDOWS = re.compile(
-    r"([A-Za-z]:(?:\\+|/+)Users(?:\\+|/+))(?!user[\\/]|Public|Default|<)([^\\/\"'<>:;|*?\n]+?)(?=[\\/\"'<>]|$)",
-    re.IGNORECASE,
-)
-_TILDE = re.compile(r"(?<![\w/.~)\]])(~)(?!user\b)([a-z_][\w.-]{1,31})(?=[/\s\"':;,)]|$)")
-_INDUCTOR = re.compile(r"(torchinductor_|/run/user/|/var/spool/cron/|ray/session_\w*_)(?!<|\d)([A-Za-z_][\w.-]*)")
-_ACCOUNT = re.compile(
-    r"((?:\b(?:USER|LOGNAME|USERNAME|SUDO_USER|RUNNER_USER|SLURM_JOB_USER)|\b(?:user(?:_?name)?|login|logname|account|owner|submitted by))[\"']?\s{0,2}[=:]\s{0,2}[\"']?|\buid=\d+\()(?!<)([a-z_][\w.-]{1,31})(?![\w(.])",
-)
-_OPTION = re.compile(
-    r"(\b(?:mysql\w*|psql|pg_dump|ssh|scp|sftp|rsync|docker login|podman login|smbclient|redis-cli)\b[^|;\n]{0,120}?\s(?:-u|-U|-l|--user(?:name)?)[\s=]?[\"']?)(?!<)([A-Za-z_][\w.-]{1,31})(?=[\s\"']|$)"
-)
-_PROMPT = re.compile(rf"(?<![\w.+/:-])([a-z_][\w.-]{{0,31}})@({_NAME}|(?:\d{{1,3}}\.){{3}}\d{{1,3}})(?=[:\s~\]\"',)/]|$)")
-_JOURNAL = re.compile(
-    rf"^((?:(?:{_MONTHS})\s+\d+ [\d:]{{8}}|\d{{4}}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)) )(?!<)({_NAME})(?= [\w./@()-]+(?:\[\d+\])?: )"
-)
-_NCCL = re.compile(rf"((?:^|\s|\))(?!<))({_NAME})(?=:\d+:\d+ (?:\[\w+\] )?(?:NCCL|RCCL|\S+:\d+ NCCL|\[))")
-_UNAME = re.compile(r"((?:^|\s)Linux )(?!version|kernel|<)([A-Za-z][\w.-]*)(?= \d+\.\d+\.\d+)")
-_SLURM = re.compile(rf"(\b(?:srun|slurmstepd|slurmd)(?:-\w+)?: (?:error: )?)(?!<|error|launching|Job\b|job\b)({_NAME}?)(?=: )")
-_SAID = re.compile(
-    rf"(\b(?:on (?:the )?(?:host|node)|(?:connected?|connecting|connection) to(?: host)?|ssh|from host|hostname is)\s+\"?)(?!<|localhost|127|the\b|a\b)({_NAME}[\d-][\w.-]*|{_NAME}\.[\w.-]+)",
-)
-_NODE = re.compile(
-    rf"((?:\b|_)(?:host(?:_?name)?|node(?:_?name|list|_?id)?|MASTER_ADDR|master_addr|rdzv_endpoint|server|addr(?:ess)?|ComputerName|machine)[\"']?\s{{0,12}}[=:]\s{{0,2}}[\"']?)"
-    rf"(?!localhost|127\.|0\.0\.|<|[Nn]one|[Tt]rue|[Ff]alse|null)({_NAME}\d[\w-]*(?:\.[\w-]+)*|{_NAME}?\.[A-Za-z][\w.-]*|(?<=HOSTNAME=)[\w.-]+)(?![\w.(/])",
-    re.IGNORECASE,
-)
-_CLOUD = re.compile(r"(?<![\w.-])()(ip-\d+-\d+-\d+-\d+(?:\.[\w.-]*\w)?)(?![\w-])")
-_DOMAIN = re.compile(
-    r"(?<![\w./@-])()((?:[A-Za-z0-9][\w-]*\.)+(?:internal|local|lan|corp|intranet|localdomain|cluster|hpc|home\.arpa)(?:\.[\w-]+)*)(?![\w(-]|\.\w)"
-)
-_Pattern = re.Pattern[str]
-_USERS: tuple[tuple[_Pattern, tuple[str, ...]], ...] = (
-    (_QUOTED_HOME, ("/home/", "/users/")),
-    (_HOME, ("/home", "/users/", "/user/", "/u/")),
-    (_WINDOWS, ("users",)),
-    (_TILDE, ("~",)),
-    (_INDUCTOR, ("inductor_", "/run/user/", "/cron/", "ray/session_")),
-    (_ACCOUNT, ("user", "login", "logname", "account", "owner", "submitted by", "uid=")),
-    (_OPTION, ("sql", "pg_", "ssh", "scp", "sftp", "rsync", "login", "smb", "redis")),
-)
-"""Where names of people stand, and what a line must hold (lower case) for it to be tried."""
-_HOSTS: tuple[tuple[_Pattern, tuple[str, ...]], ...] = (
-    (_JOURNAL, (":",)),
-    (_NCCL, ("nccl", "rccl", " [")),
-    (_UNAME, ("linux ",)),
-    (_SLURM, ("srun", "slurm")),
-    (_SAID, ("host", "node ", "ssh", "connect")),
-    (_NODE, ("host", "node", "addr", "endpoint", "server", "machine", "computername")),
-    (_CLOUD, ("ip-",)),
-    (
-        _DOMAIN,
-        (".internal", ".local", ".lan", ".corp", ".intranet", ".cluster", ".hpc", ".home.arpa"),
-    ),
-)
-_PATHS = ("/scratch/", "/lustre", "/gpfs", "/nfs", "/project", "/pfs/")
-_LOGINS = ("-u", "--user", "--proxy-user", "--login")
-_KEYED = ("pass", "pwd", "secret", "credential", "token", "key")
 
 
 def _may(low: str, hints: tuple[str, ...]) -> bool:
@@ -157,20 +57,20 @@ class Redactor:
             for mark in re.findall(r"<((?:user|host)-\d+)>", text):
                 self._taken.add(mark)  # a placeholder of an earlier time
         if "://" in text:
-            for one in _URL.finditer(text):
+            for one in where.URL.finditer(text):
                 if one[2] and one[3]:
                     self._learn(one[2], "user")
-                if one[4] and not _PUBLIC.fullmatch(one[4]):
+                if one[4] and not where.PUBLIC.fullmatch(one[4]):
                     self._learn(one[4], "host")
-        if ":" in text and _may(low, _LOGINS):
-            for one in _LOGIN.finditer(text):
+        if ":" in text and _may(low, where.LOGINS):
+            for one in where.LOGIN.finditer(text):
                 self._learn(one["user"], "user")
         if "@" in text:
-            for one in _PROMPT.finditer(text):
+            for one in where.PROMPT.finditer(text):
                 self._learn(one[1], "user")
                 if one[2][:1].isalpha() and not _is_mail(one[0]):
                     self._learn(one[2], "host")
-        for patterns, kind in ((_USERS, "user"), (_HOSTS, "host")):
+        for patterns, kind in ((where.USERS, "user"), (where.HOSTS, "host")):
             for pattern, hints in patterns:
                 if _may(low, hints):
                     for one in pattern.finditer(text):
@@ -184,50 +84,50 @@ class Redactor:
         low = text.lower()
         text = self._secrets(text, low)
         if "@" in text:
-            text = _MAIL.sub("<mail>", text)
-            text = _PROMPT.sub(self._prompt, text)
-        for pattern, hints in _USERS:
+            text = where.MAIL.sub("<mail>", text)
+            text = where.PROMPT.sub(self._prompt, text)
+        for pattern, hints in where.USERS:
             if _may(low, hints):
                 text = pattern.sub(lambda one: one[1] + self._mark(one[2], "user"), text)
-        for pattern, hints in _HOSTS:
+        for pattern, hints in where.HOSTS:
             if _may(low, hints):
                 text = pattern.sub(lambda one: one[1] + self._mark(one[2], "host"), text)
-        if _may(low, _PATHS):
-            text = _SHARED.sub(r"\1<path>/", text)
+        if _may(low, where.PATHS):
+            text = where.SHARED.sub(r"\1<path>/", text)
         if text.count(":") >= 2:
-            text = _MAC.sub("<mac>", text)
-            text = _IPV6.sub(_address6, text)
+            text = where.MAC.sub("<mac>", text)
+            text = where.IPV6.sub(_address6, text)
         elif text.count("-") >= 5:
-            text = _MAC.sub("<mac>", text)
+            text = where.MAC.sub("<mac>", text)
         if text.count(".") >= 3:
-            text = _IPV4.sub(_address, text)
+            text = where.IPV4.sub(_address, text)
         if _may(low, ("serial", "uuid", "unique")):
-            text = _SERIAL.sub(r"\1<serial>", text)
+            text = where.SERIAL.sub(r"\1<serial>", text)
         if "GPU-" in text:
-            text = _UUID.sub("GPU-<serial>", text)
+            text = where.UUID.sub("GPU-<serial>", text)
         return self._everywhere(text)
 
     def _secrets(self, text: str, low: str) -> str:
         if self._armoured or "-----" in text:
             text = self._armour(text)
         if "://" in text:
-            text = _URL.sub(self._url, text)
-        if ('"' in text or "'" in text) and _may(low, _KEYED):
-            text = _QUOTED.sub(_quoted, text)
-        if ":" in text and _may(low, _LOGINS):
-            text = _LOGIN.sub(
+            text = where.URL.sub(self._url, text)
+        if ('"' in text or "'" in text) and _may(low, where.KEYED):
+            text = where.QUOTED.sub(_quoted, text)
+        if ":" in text and _may(low, where.LOGINS):
+            text = where.LOGIN.sub(
                 lambda one: f"{one['head']}{self._mark(one['user'], 'user')}:{SECRET}", text
             )
         if " -p" in text or "--password" in text:
-            text = _SHORT.sub(rf"\1{SECRET}", text)
-        return _COOKIE.sub(rf"\1{SECRET}", text) if "cookie" in low else text
+            text = where.SHORT.sub(rf"\1{SECRET}", text)
+        return where.COOKIE.sub(rf"\1{SECRET}", text) if "cookie" in low else text
 
     def _armour(self, text: str) -> str:
         """The inside of a key or certificate, which spans lines."""
-        mark = _PEM.search(text)
+        mark = where.PEM.search(text)
         if mark is not None:
             begins = mark[1] == "BEGIN"
-            more = _PEM.search(text, mark.end())
+            more = where.PEM.search(text, mark.end())
             if begins and more is not None:  # all in one line, with \n written out
                 self._armoured = 0
                 return f"{text[: mark.end()]}{SECRET}{text[more.start() :]}"
@@ -236,7 +136,7 @@ class Redactor:
             if begins and rest.strip():
                 return text[: mark.end()] + SECRET
             return text
-        inside = _ARMOUR.match(text) if self._armoured else None
+        inside = where.ARMOUR.match(text) if self._armoured else None
         if inside is None or SECRET in text:
             if text.strip() and SECRET not in text:
                 self._armoured = 0
@@ -246,11 +146,15 @@ class Redactor:
 
     def _url(self, one: re.Match[str]) -> str:
         user = one[2] or ""
-        shown = self._mark(user, "user") if user and user not in ("git", "oauth2", "x-access-token") else user
+        shown = (
+            self._mark(user, "user")
+            if user and user not in ("git", "oauth2", "x-access-token")
+            else user
+        )
         if one[3] is None and user and shown == user and len(user) > 15:
             shown = SECRET  # a token alone
         host = one[4] or ""
-        host = host if not host or _PUBLIC.fullmatch(host) else self._mark(host, "host")
+        host = host if not host or where.PUBLIC.fullmatch(host) else self._mark(host, "host")
         return one[1] + shown + (f":{SECRET}" if one[3] else "") + "@" + host
 
     def _prompt(self, one: re.Match[str]) -> str:
@@ -264,7 +168,9 @@ class Redactor:
         if name.startswith("<") or name.lower() in _NOBODY:
             return name
         self._learn(name.strip(), kind)
-        return self._names.get(name.strip()) or (name if len(name) < 3 and kind == "host" else f"<{kind}>")
+        return self._names.get(name.strip()) or (
+            name if len(name) < 3 and kind == "host" else f"<{kind}>"
+        )
 
     def _everywhere(self, text: str) -> str:
         """Names that are known, wherever they stand."""
@@ -299,7 +205,11 @@ class Redactor:
         out, at = [], 0
         while at < len(parts):
             ends = range(min(len(parts), at + 16), at, -1)
-            end = next((e for e in ends if "".join(parts[at:e]) in self._names and e % 2), 0) if at % 2 == 0 else 0
+            end = (
+                next((e for e in ends if "".join(parts[at:e]) in self._names and e % 2), 0)
+                if at % 2 == 0
+                else 0
+            )
             name = "".join(parts[at:end]) if end else ""
             if end and len(name) > 3:
                 out.append(self._names[name])
@@ -324,11 +234,19 @@ class Redactor:
         self._names[name] = mark
         self._said.clear()
         first, dot, _ = name.partition(".")
-        if kind == "host" and dot and len(first) > 3 and not first.isdigit() and first.lower() not in _COMMON:
+        if (
+            kind == "host"
+            and dot
+            and len(first) > 3
+            and not first.isdigit()
+            and first.lower() not in _COMMON
+        ):
             self._names.setdefault(first, mark)
         if " " in name:
             spaced = sorted((n for n in self._names if " " in n), key=len, reverse=True)[:200]
-            self._phrases = re.compile(r"(?<![\w<])(?:" + "|".join(map(re.escape, spaced)) + r")(?![\w>])")
+            self._phrases = re.compile(
+                r"(?<![\w<])(?:" + "|".join(map(re.escape, spaced)) + r")(?![\w>])"
+            )
 
     def _fresh(self, kind: str) -> str:
         while True:
@@ -341,16 +259,19 @@ class Redactor:
 _NOBODY = frozenset("root user runner ubuntu admin localhost nobody jovyan".split())  # noqa: SIM905
 _COMMON = _NOBODY | frozenset(
     """
-    kernel python python3 home data models model work app apps workspace docker jupyter torch rocm hip
-    train test tests build src lib bin opt usr var tmp run local share cache conda miniconda3 anaconda3
-    venv env code main default public shared none true false null host node server master worker gpu cpu
-    cuda amd nvidia nccl rccl triton vllm transformers lightning user1 noreply support bugs info security name path file line error info
-    warning debug the and for this that with git oauth2 container system linux windows unknown file
+    kernel python python3 home data models model work app apps workspace docker jupyter torch rocm
+    train test tests build src lib bin opt usr var tmp run local share cache conda miniconda3 hip
+    anaconda3 venv env code main default public shared none true false null host node server master
+    worker gpu cpu cuda amd nvidia nccl rccl triton vllm transformers lightning user1 noreply bugs
+    support info security name path file line error warning debug the and for this that with git
+    oauth2 container system linux windows unknown
     """.split()  # noqa: SIM905
 )
 
 
-_MODEL = re.compile(r"(?:pad|eos|bos|unk|sep|cls|mask|stop|start|end|image|special|max|new)[_-]?token", re.I)
+_MODEL = re.compile(
+    r"(?:pad|eos|bos|unk|sep|cls|mask|stop|start|end|image|special|max|new)[_-]?token", re.I
+)
 """Tokens of a language model."""
 
 
@@ -360,8 +281,14 @@ def _quoted(one: re.Match[str]) -> str:
     return f"{one[1]}{one[2]}{SECRET}{one[4]}"
 
 
+_VERSION = re.compile(
+    r"(?:version|ver|rocm|hip|cuda|torch|driver|kernel|release|firmware|build|runtime|smi|lib\w*)"
+    r"[^\w/:@]*$"
+)
+
+
 def _is_mail(text: str) -> bool:
-    return _MAIL.fullmatch(text) is not None
+    return where.MAIL.fullmatch(text) is not None
 
 
 def _address(match: re.Match[str]) -> str:
@@ -371,8 +298,8 @@ def _address(match: re.Match[str]) -> str:
     if (
         any(part > 255 for part in parts)
         or parts[0] == 0
-        or before.endswith(("v", "==", "-", "=>", "/"))
-        or re.search(r"(?:version|ver|rocm|hip|cuda|torch|driver|kernel|release|firmware|build|runtime|smi|lib\w*)\W*$", before)
+        or before.endswith(("v", "==", "-", "=>"))
+        or _VERSION.search(before)
     ):
         return match[0]
     return "<address>"

@@ -63,7 +63,7 @@ class _Open:
     talkative: int = 0
     """Foreign lines that a library or a logger wrote."""
     more: int = 0
-    """Tracebacks of others that began within this one, without a prefix that tells whose they are."""
+    """Tracebacks of others that began within this one, without a prefix that tells them apart."""
     indent: int = -1
     """Of the frame whose source text comes next; -1 when another line stood between."""
     last: int = 0
@@ -215,7 +215,8 @@ _CLASS = re.compile(r"\.|(?:Error|Exception|Exit|Interrupt|Warning|Resources|Tim
 _TALK = 200
 """Lines of libraries and loggers within one traceback."""
 _LIBRARY = re.compile(
-    r"NCCL (?:WARN|INFO|ERROR)|\b(?:MIOpen|rocBLAS|hipBLASLt|RCCL)\b|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
+    r"NCCL (?:WARN|INFO|ERROR)|\b(?:MIOpen|rocBLAS|hipBLASLt|RCCL)\b"
+    r"|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
     r"|^\[?[VIWEF]\d{4} |Memory access fault|\d{2}:\d{2}:\d{2}|\d%\|"
 )
 _SYNTAX = re.compile(r"\s*File \"[^\"\n]+\", line \d+(?:, in \S.*)?$")
