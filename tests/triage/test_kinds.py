@@ -116,6 +116,10 @@ KINDS = {
         "Loading\nERROR: the file has no header\n",
         ("python", None, 2),
     ),
+    "a test that failed": (
+        "FAILED tests/test_a.py::test_x - AssertionError: assert 1 == 2\n",
+        ("python", None, 1),
+    ),
     "a library's assertion": (
         "a.out: list.h:12: T& at(int): Assertion `i < n' failed.\n",
         ("cpp_hip", None, 1),
@@ -153,6 +157,9 @@ CALM = {
     "git in a folder without tags": "fatal: No names found, cannot describe anything.\n",
     "a handled one": TRACE + "KeyError: 'cache'\n"
     + "".join(f"epoch {n} loss 0.{n}\n" for n in range(4)),
+    "an error, and a long way from there": "RuntimeError: HIP out of memory. Tried to allocate 2 GiB\n"
+    + "".join(f"step {n} loss 0.{n}\n" for n in range(40)),
+    "a heading": "## HIP error: invalid device function\n",
     "loading": "Loading checkpoint shards: 100%|####| 4/4 [00:00<00:00, 10.01it/s]\n",
 }  # fmt: skip
 

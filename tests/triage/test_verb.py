@@ -72,6 +72,7 @@ def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
 
 UNREADABLE = {
     "empty.log": (b"", "the log is empty"),
+    "zeros.log": (bytes(5000), "nothing but zero bytes"),
     "program": (b"\x7fELF" + bytes(200), "an ELF program"),
     "noise.log": (bytes(range(1, 256)) * 30, "no text in any encoding"),
     "broken.gz": (b"\x1f\x8b\x08" + bytes(30), "cannot be read"),

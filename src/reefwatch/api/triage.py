@@ -264,6 +264,10 @@ def redact(logs: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str
     return count
 
 
+_SHORT, _KNOWN, _PIECE = 300, 20_000, 8_000
+"""Characters of a line that is remembered, such lines, and characters of a line at once."""
+
+
 class Shared:
     """Some logs as they may be shared: a name has one placeholder in all of them."""
 
@@ -272,17 +276,40 @@ class Shared:
         from reefwatch.store.scrub import Scrubber
         from reefwatch.triage.redact import Redactor
 
+        self._known: dict[str, str] = {}
         self._scrubber = Scrubber.here()
         self._redactor = Redactor([self._scrubber.user], sorted(self._scrubber.hosts))
         for log in [os.fspath(log) for log in logs]:
             if log == STDIN or (os.path.exists(log) and not os.path.isfile(log)):
                 raise UsageError(f"{log}: --redact and --bundle need the log as a file on disk")
+            last = ""
             for text in _texts(log):
-                self._redactor.look(text)
+                if text != last:
+                    self._redactor.look(text)
+                last = text
 
     def line(self, text: str) -> str:
-        """A line as it may be shared."""
-        return self._scrubber.text(self._redactor.line(text))
+        """A line as it may be shared. Lines repeat, and are then known."""
+        if self._redactor.inside:
+            return self._redactor.line(text)
+        known = self._known.get(text)
+        if known is None:
+            known = self._scrubbed(self._redactor.line(text))
+            if len(text) <= _SHORT and not self._redactor.inside:
+                if len(self._known) > _KNOWN:
+                    self._known.clear()
+                self._known[text] = known
+        return known
+
+    def _scrubbed(self, text: str) -> str:
+        """A long line goes piece by piece, cut at blanks: what it costs grows with its square."""
+        done = []
+        while len(text) > _PIECE:
+            cut = text.rfind(" ", 1, _PIECE) if " " in text[:_PIECE] else _PIECE
+            cut = cut if cut > 0 else _PIECE
+            done.append(self._scrubber.text(text[:cut]))
+            text = text[cut:]
+        return "".join([*done, self._scrubber.text(text)])
 
     def text(self, text: str) -> str:
         """Some lines as they may be shared; not of the logs."""

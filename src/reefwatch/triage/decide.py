@@ -238,6 +238,10 @@ _MANY = 5
 """Lines of a run going on after which what came before them did not end it."""
 
 
+_LONG = 30
+"""Lines of a run going on, up to where the log is cut, after which no error ended it."""
+
+
 def _lasting(found: Sequence[Candidate], scans: Sequence[Scan]) -> list[Candidate]:
     """Without errors that the run went on after: to another one, or to an end that says done."""
     if len(scans) != 1 or any(one.root.stream for one in found):
@@ -249,6 +253,8 @@ def _lasting(found: Sequence[Candidate], scans: Sequence[Scan]) -> list[Candidat
         return [one for one in found if one.role < Role.END]
     last = max(errors, default=0)
     between = scan.went_on
+    if between(last) >= _LONG and last >= max(ends, default=0):  # the log is cut while it goes on
+        return [one for one in found if one.role < Role.ERROR]
     return [
         one
         for one in found

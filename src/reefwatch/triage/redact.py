@@ -46,6 +46,11 @@ class Redactor:
         for name in hosts:
             self._learn(name, "host")
 
+    @property
+    def inside(self) -> bool:
+        """True within a key that spans lines: a line then hangs on those before."""
+        return self._armoured > 0
+
     def look(self, text: str) -> None:
         """Learn the names that a line gives away; called for every line before any is redacted."""
         self._looked = True
