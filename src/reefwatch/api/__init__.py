@@ -78,6 +78,9 @@ def run(
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
+        from reefwatch.api import triage
+
+        triage.keep_unstarted(runner.complaint(program), program.name, settings)
         runner.leave_to_python(program)
     files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
     session = Session(settings, [program.target, *program.args], program.name, say)
@@ -280,4 +283,11 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     session.run_id = plan["run_id"]
     session.folder = judging.free(Path(plan["folder"]), session.launch.rank)
     session.start()
-    return session.stop
+
+    def close(exit: dict[str, Any]) -> None:
+        trace = exit.pop("trace", "")
+        session.stop(exit)
+        if trace:
+            session.died(exit["exception"], trace, None)
+
+    return close
