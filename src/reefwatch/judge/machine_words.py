@@ -38,9 +38,13 @@ def known(value: Any) -> Any:
 
 
 def devices(case: Case) -> Sequence[Mapping[str, Any]]:
-    """The devices of the machine."""
+    """The devices of the machine that are to compute here.
+
+    A card that vfio-pci holds beside one that computes is a virtual machine's, and meant to be.
+    """
     found: Sequence[Mapping[str, Any]] = case.value("machine.gpus")
-    return found
+    ours = [gpu for gpu in found if gpu["driver"] != "vfio-pci"]
+    return ours if any(gpu["node"] is not None for gpu in ours) else found
 
 
 def shown(case: Case) -> list[Mapping[str, Any]]:

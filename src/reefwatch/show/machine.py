@@ -111,9 +111,7 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
         yield f"gpu {number}", _gpu(gpu)
     if len(gpus) > value("cards", len(gpus)):
         yield "cards", f"{value('cards')}: several devices are partitions of one card"
-    nvidia = value("nvidia", {})
-    for name in nvidia.get("cards", ()):
-        yield "gpu", f"{name}, driver {nvidia.get('driver', '?')}"
+    yield from _others(value("other_gpus", ()), value("nvidia", {}))
     if value("kind") == "cpu":
         yield "gpu", "none"
     cpu, memory = value("cpu", {}), value("memory", {})
@@ -127,6 +125,26 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
     if tables:
         own = f", with {tables['overlay']} laid over" if tables["overlay"] else ""
         yield "tables", f"of {tables['asof']}{own}"
+
+
+def _others(
+    rows: Sequence[Mapping[str, Any]], nvidia: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Cards that are not AMD's: NVIDIA's, and what else drives a screen."""
+    version = nvidia.get("driver", "")
+    for row in rows:
+        driver = row["driver"] if isinstance(row["driver"], str) else row["driver"]["unknown"]
+        driver = f"driver {driver} {version if driver == 'nvidia' else ''}".rstrip()
+        driver = driver.removeprefix("driver ") if not isinstance(row["driver"], str) else driver
+        vendor = row["vendor"] if row["vendor"].isalpha() else f"PCI {row['vendor']}"
+        name = row["name"] or f"{vendor} {row['device']}".rstrip()
+        yield (
+            "gpu" if row["vendor"] == "NVIDIA" else "display",
+            f"{name}, {driver}, at {row['slot']}",
+        )
+    if not any(row["vendor"] == "NVIDIA" for row in rows):
+        for name in nvidia.get("cards", ()):  # a container may show no PCI bus
+            yield "gpu", f"{name}, driver nvidia {version}".rstrip()
 
 
 def _values(record: Record) -> Any:
@@ -171,13 +189,20 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
             parts.append(form.format(gpu[field]))
     memory = gpu["vram"] if not isinstance(gpu["vram"], Mapping) else 0
     if memory:
-        parts.insert(2, f"{memory / _GIB:.1f} GiB")
+        own = f"{memory / _GIB:.1f} GiB"
+        maps = gpu["gtt"] if not isinstance(gpu["gtt"], Mapping) else 0
+        if gpu["integrated"] is True:  # what its programs get is the machine's memory
+            own += " set apart" + (f", up to {maps / _GIB:.1f} GiB of the RAM" if maps else "")
+        parts.insert(2, own)
     if gpu["integrated"] is True:
         parts.append("in the processor")
     if gpu["partition"]:
-        parts.append(f"partition {gpu['partition']['number']}")
+        mode = gpu["partition"].get("mode", "")
+        parts.append(f"partition {gpu['partition']['number']}" + (f" ({mode})" if mode else ""))
     if gpu["node"] is None:
         parts.append("no KFD node seen")
+    if isinstance(gpu["driver"], str) and gpu["driver"] != "amdgpu":
+        parts.append(f"driver {gpu['driver']}")
     return ", ".join(parts)
 
 
