@@ -55,14 +55,19 @@ def port(
 
     Raises UsageError when there is no such folder.
     """
-    from reefwatch.gather.machine import port as scan
+    from reefwatch.gather.machine.port import scan
 
     path = Path(folder)
     if not path.exists():
         raise UsageError(f"--port: there is no {folder}")
     found = scan.scan(path)
     events = tuple(Event("port.hit", hit, id=str(number)) for number, hit in enumerate(found.hits))
-    about = {"files": found.files, "skipped": found.skipped, "lines": found.lines}
+    about = {
+        "files": found.files,
+        "skipped": found.skipped,
+        "lines": found.lines,
+        "guarded": found.guarded,
+    }
     facts: dict[str, Fact] = {
         "port.scanned": Evidence("port.scanned", about, source=str(folder)),
     }

@@ -120,7 +120,9 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
     yield from _python(value)
     if "port.scanned" in record.facts:
         about = view.mapping(record, "port.scanned")
-        yield "code", f"{about['files']} files, {about['lines']} lines read"
+        guarded = about.get("guarded", 0)
+        more = f"; {guarded} places are guarded, and not told" if guarded else ""
+        yield "code", f"{about['files']} files, {about['lines']} lines read{more}"
     tables = value("tables", {})
     if tables:
         own = f", with {tables['overlay']} laid over" if tables["overlay"] else ""
