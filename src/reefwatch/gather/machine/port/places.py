@@ -70,10 +70,10 @@ def index(text: str) -> str:
 
 
 def once(places: Iterator[Place]) -> Iterator[Place]:
-    """Each kind once on a line: a guarded one gives way to one that is not."""
-    best: dict[tuple[str, int], Place] = {}
+    """Each kind once on a line (each import): a guarded one gives way to one that is not."""
+    best: dict[tuple[str, int, str], Place] = {}
     for place in places:
-        key = (place.kind, place.line)
+        key = (place.kind, place.line, place.what if place.kind == "import" else "")
         if key not in best or (best[key].guarded and not place.guarded):
             best[key] = place
     yield from sorted(best.values(), key=lambda place: place.line)
