@@ -22,6 +22,8 @@ _COLORS = {"broken": "1;31", "warning": "33", "errored": "35", "unproven": "36",
 _GIB = 1 << 30
 PLACES = 20
 """Findings of one check that are told; a code base can have hundreds of places."""
+FILES = 80
+"""Scanned files whose targets are told; an environment can have hundreds."""
 
 
 class _Page:
@@ -123,10 +125,26 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
         guarded = about.get("guarded", 0)
         more = f"; {guarded} places are guarded, and not told" if guarded else ""
         yield "code", f"{about['files']} files, {about['lines']} lines read{more}"
+    yield from _codes(record)
     tables = value("tables", {})
     if tables:
         own = f", with {tables['overlay']} laid over" if tables["overlay"] else ""
         yield "tables", f"of {tables['asof']}{own}"
+
+
+def _codes(record: Record) -> Iterator[tuple[str, str]]:
+    """The targets that each scanned binary carries, and those of kernel databases."""
+    rows = [event for event in record.events if event.kind == "codes.file"]
+    for event in rows[:FILES]:
+        said = ", ".join(sorted(event.data["targets"])) or "no target"
+        unknown = "; ".join(event.data.get("unknown", ()))
+        yield "code", f"{event.data['path']}: {said}" + (f" ({unknown})" if unknown else "")
+    if len(rows) > FILES:
+        yield "code", f"{len(rows) - FILES} more files with code, all of them with --json"
+    for event in record.events:
+        if event.kind == "codes.database":
+            row = event.data
+            yield "kernels", f"{row['folder']} ({row['library']}): {', '.join(row['targets'])}"
 
 
 def _others(
