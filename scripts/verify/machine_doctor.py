@@ -188,8 +188,8 @@ def places() -> tuple[str, bool]:
             wrong += bool(test_port.broken(Path(made)))
     total = len(test_port.PLACES)
     text = (
-        f"{found} of {total} places found; in {len(quiet)} files that are plain, or have looked at the "
-        f"place already, {wrong} findings."
+        f"{found} of {total} places found; in {len(quiet)} files that are plain, or have looked at "
+        f"the place already, {wrong} findings."
     )
     return text, found == total and not wrong
 

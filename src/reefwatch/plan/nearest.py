@@ -58,8 +58,8 @@ class Releases:
     rocm: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(table: Table) -> Releases:
-        every = list(builds(table))
+    def of(table: Table, every: Sequence[Build] = ()) -> Releases:
+        every = every or list(builds(table))
         torch = {number(row["version"])[:2] for row in table["torch"]}
         return Releases(
             tuple(sorted(torch | {number(build.torch)[:2] for build in every})),
@@ -97,7 +97,7 @@ def nearest(
     wishes: Wishes, tables: Any, best_first: Callable[[tuple[Build, Plan]], tuple[Any, ...]]
 ) -> tuple[str, Plan] | None:
     """(what is given up, the set), or None. `wishes` are resolved, or for no card that is known."""
-    known = Releases.of(tables.torch)
+    known = Releases.of(tables.torch, tables.builds)
     os = _system(wishes, tables.rocm)
     if wishes.vendor == "amd" and wishes.gfx:
         found = _for_amd(wishes, os, tables, known, best_first)
@@ -114,7 +114,7 @@ def _for_amd(
     wishes: Wishes, os: str, tables: Any, known: Releases, best_first: Any
 ) -> tuple[str, Plan] | None:
     ranked: list[tuple[Distance, int, Build, Offer, Wishes]] = []
-    for count, build in enumerate(builds(tables.torch)):
+    for count, build in enumerate(tables.builds):
         if not kernels(build, wishes.gfx, tables.torch, tables.rocm["release"])[0]:
             continue
         python = _python(wishes.python, build.python)

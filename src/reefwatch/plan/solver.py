@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from reefwatch.plan import amd, cards, libraries, nearest, other, systems
@@ -22,6 +23,11 @@ class Tables:
     rocm: Table
     torch: Table
     libs: Table
+
+    @cached_property
+    def builds(self) -> tuple[Build, ...]:
+        """Every torch build for AMD, of both channels."""
+        return tuple(builds(self.torch))
 
     @property
     def asof(self) -> str:
@@ -51,7 +57,7 @@ def _solve(known: Wishes, tables: Tables) -> Plan | Conflict:
 
 
 def _amd(wishes: Wishes, tables: Tables) -> Plan | Conflict:
-    every = list(builds(tables.torch))
+    every = list(tables.builds)
     releases: Sequence[Table] = tables.rocm["release"]
     steps = (
         ("torch", lambda b: amd.torch_fits(b, wishes.torch)),
