@@ -9,6 +9,8 @@ from typing import Any
 from reefwatch.core.errors import UsageError
 
 _FREE = ("asof", "schema", "sources")
+_NEEDED = {"gpus.gpu": {"name", "arch", "pci"}, "env_vars.var": {"name"}}
+"""What a new row must say; in the other tables what all shipped rows say."""
 
 
 def refuse(name: str, shipped: Mapping[str, Any], own: Any, where: str) -> None:
@@ -39,7 +41,8 @@ def _rows(below: Sequence[Mapping[str, Any]], own: Any, place: str) -> None:
     if not isinstance(own, list):
         raise UsageError(f"{place} holds rows: write [[{place.rpartition(' ')[2]}]]")
     named = {str(row[key]) for row in below for key in ("name", "version", "title") if key in row}
-    always = set.intersection(*(set(row) for row in below))
+    table = place.rpartition(" ")[2]
+    always = _NEEDED.get(table) or set.intersection(*(set(row) for row in below))
     for number, row in enumerate(own, 1):
         if not isinstance(row, Mapping):
             raise UsageError(f"{place}: row {number} is no table")
