@@ -201,7 +201,8 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
     if isinstance(name, Mapping):
         candidates = name.get("candidates", ())
         likely = name.get("likely")
-        name = f"one of {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
+        some = "perhaps" if len(candidates) == 1 else "one of"
+        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
         name += f" (by its {gpu['compute_units']} units the first named {likely})" if likely else ""
     parts = [name]
     for field, form in (("gfx", "{}"), ("compute_units", "{} CU"), ("slot", "at {}")):
