@@ -153,6 +153,7 @@ gpu=gfx1100 os=ubunto-22.04         system   near: ubuntu-22.04           on ubu
 gpu=gfx1100 os=ubuntu-18.04         system   from Ubuntu 20.04            on ubuntu-20.04
 gpu=gfx1100 os=ubuntu-99.04         system   there is no Ubuntu 99.04     on ubuntu-26.04
 gpu=gfx1100 os=ubuntu-24.05         system   there is no Ubuntu 24.05     on ubuntu-26.04
+gpu=gfx1100 python=2.7              python   is no Python       with Python 3.12 in place of 2.7
 gpu=gfx1100 os=rhel-7               system   RHEL 7 is older              on rhel-8
 gpu=Arc A770                        card     is an Intel card             on the CPU
 gpu=banana                          card     in no table                  on the CPU
@@ -255,6 +256,19 @@ def test_bitsandbytes_by_what_its_wheels_carry():
         assert row is not None and row.value == "0.50.2"
     said = refused(gpu="gfx90a", rocm="6.1", libraries=("bitsandbytes",))
     assert "those for 6.4, 7.0" in said.words
+
+
+def test_the_nearest_system_is_one_that_is_listed():
+    near = refused(gpu="gfx1100", os="ubuntu-18.04").nearest
+    row = near.row("system") if near else None
+    assert row is not None and (row.value, row.confidence) == ("ubuntu-20.04", "sourced")
+
+
+@pytest.mark.parametrize(
+    "name", ["RTX4090", "RTX 4090", "geforce gtx1080ti", "H200", "NVIDIA A100"]
+)
+def test_nvidia_by_name(name):
+    assert planned(gpu=name, python="3.12").wishes.vendor == "nvidia"
 
 
 def test_the_index_of_an_nvidia_plan_is_named():

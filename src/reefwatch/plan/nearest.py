@@ -22,7 +22,8 @@ from reefwatch.plan.sets import Conflict, Plan, Wishes
 Table = Mapping[str, Any]
 LEFT_OUT = 5
 """A library that is left out, in releases."""
-_TIES = 12
+_PYTHON = 12
+"""The minor release that stands for what is no Python 3."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _for_amd(
         while ranked and ranked[0][0].key() == nearest_:
             ties.append(ranked.pop(0))
         made = []
-        for _, _, build, offer, asked in ties[:_TIES]:
+        for _, _, build, offer, asked in ties:
             plan = amd.assemble(build, asked, tables.torch, tables.rocm, tables.libs, tables.asof)
             if isinstance(plan, Plan):
                 made.append((build, plan, offer))
@@ -198,14 +199,14 @@ def _libraries(
 def _python(wished: str, have: Sequence[str]) -> str:
     """The wished Python where there is one, else the nearest of those that there are."""
     known = [one for one in have if one.startswith("3.")]
-    if not known or wished in known or (not wished and known):
+    if not known or not wished or wished in known:
         return wished
     return min(known, key=lambda one: (abs(_minor(one) - _minor(wished)), -_minor(one)))
 
 
 def _minor(python: str) -> int:
     parts = number(python)
-    return parts[1] if len(parts) > 1 else 0
+    return parts[1] if len(parts) > 1 and parts[0] == 3 else _PYTHON
 
 
 def _differs(wished: str, got: str) -> bool:
