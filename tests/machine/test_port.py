@@ -124,6 +124,7 @@ WORDS = {
         'parser.add_argument("--gpus", help="see nvidia-smi; TORCH_CUDA_ARCH_LIST")\n'
         "torch.backends.cuda.matmul.allow_tf32 = False\n"
         'torch.set_float32_matmul_precision("highest")\n'
+        "allow_tf32 = fast and True\n"
         "tile = x.shape[0] // 32\n"
         "from .cuda import stream\n"
     ),

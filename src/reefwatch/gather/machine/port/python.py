@@ -290,10 +290,11 @@ class _Reader(ast.NodeVisitor):
         )
         if WARP_NAME.fullmatch(name) and _is(plain_value, 32):
             self._put("warp", node, f"{name} = 32")
-        if name == "allow_tf32" and not _is(value, False):
-            self._put("tf32", node, "allow_tf32")
-        if name == "fp32_precision" and not _is(value, "ieee"):
-            self._put("tf32", node, "fp32_precision")
+        flag = name if isinstance(target, ast.Attribute) else ""
+        if flag == "allow_tf32" and not _is(value, False):
+            self._put("tf32", node, flag)
+        if flag == "fp32_precision" and not _is(value, "ieee"):
+            self._put("tf32", node, flag)
 
     def _warp_default(self, arg: ast.arg, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         defaults = dict(zip(reversed(node.args.args), reversed(node.args.defaults), strict=False))
