@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 _NAMES = {
@@ -119,12 +120,14 @@ def near(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
     return fits[0] if fits else ""
 
 
-def _known(name: str, releases: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
+def _known(name: str, releases: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], ...]:
     """All versions of a system that any release lists, oldest first."""
-    if not name:
-        return []
-    lists = [row for release in releases for row in release["os"]]
-    return sorted({_number(version) for version in _versions(name, lists)})
+    return _of(name, tuple(row for release in releases for row in release["os"])) if name else ()
+
+
+@lru_cache(maxsize=64)
+def _of(name: str, lists: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(sorted({_number(version) for version in _versions(name, lists)}))
 
 
 def _number(version: str) -> tuple[int, ...]:
