@@ -60,7 +60,9 @@ def render(report: Report, *, color: bool, width: int, ascii: bool = False) -> s
     record = view.first(report)
     where = words.line(record.header.get("root") or "", 200)
     command = words.line(record.header.get("command") or report.command, 40)
-    page.put(f"reefwatch {command}" + (f" --root {where}" if where else ""), style="1")
+    scanned = words.line(str(report.facts.get("scanned", "")), 200)
+    asked = f" --root {where}" if where else f" --scan {scanned}" if scanned else ""
+    page.put(f"reefwatch {command}{asked}", style="1")
     for name, text in _machine(record):
         page.put(f"{name:<9} {words.line(text, 600)}", hang=10)
     page.put("")
@@ -136,7 +138,8 @@ def _codes(record: Record) -> Iterator[tuple[str, str]]:
     """The targets that each scanned binary carries, and those of kernel databases."""
     rows = [event for event in record.events if event.kind == "codes.file"]
     for event in rows[:FILES]:
-        said = ", ".join(sorted(event.data["targets"])) or "no target"
+        found = sorted(event.data["targets"], key=lambda one: (len(one.partition(":")[0]), one))
+        said = ", ".join(found) or "no target"
         unknown = "; ".join(event.data.get("unknown", ()))
         yield "code", f"{event.data['path']}: {said}" + (f" ({unknown})" if unknown else "")
     if len(rows) > FILES:
