@@ -98,16 +98,21 @@ def _unclaimed(host: Host, seen: frozenset[str]) -> Iterator[Device]:
     for name in host.names(PCI):
         where = parts(name)
         kind = host.read(f"{PCI}/{name}/class") if where else Unknown("no slot")
-        if where is None or where[0] in seen or host.exists(f"{PCI}/{name}/physfn"):
+        if where is None or where[0] in seen:
             continue
+        if not isinstance(kind, Unknown) and not _displays(kind):
+            continue  # the other functions of a machine are many, and nothing else of them is read
         facts = pairs(host.read(f"{PCI}/{name}/uevent"), "=") | {"PCI_SLOT_NAME": name}
-        if isinstance(kind, Unknown):
-            kind = facts.get("PCI_CLASS", kind)
-        if known(hexadecimal(kind, "class"), 0) >> 16 not in (0x03, 0x12):
+        if not _displays(facts.get("PCI_CLASS", "") if isinstance(kind, Unknown) else kind):
             continue
         device = _device(host, f"{PCI}/{name}", facts, "")
-        if device is not None:
+        if device is not None and not host.exists(f"{PCI}/{name}/physfn"):
             yield device
+
+
+def _displays(kind: str) -> bool:
+    """Whether a PCI class is that of a display or of a processing accelerator."""
+    return known(hexadecimal(kind, "class"), 0) >> 16 in (0x03, 0x12)
 
 
 def _device(host: Host, folder: str, facts: dict[str, str], card: str) -> Device | None:
