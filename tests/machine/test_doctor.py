@@ -22,6 +22,7 @@ from reefwatch.gather.machine.replay import CapturedHost
 from reefwatch.shell import cli
 from reefwatch.store import capture
 from reefwatch.store.scrub import Scrubber
+from tests.machine import synthetic
 from tests.machine.machines import NODES, SITE, desktop, node, write
 
 SCHEMA = Path(__file__).parents[2] / "src/reefwatch/show/schema/report-1.schema.json"
@@ -282,3 +283,24 @@ def test_doctor_loads_neither_torch_nor_rich(here: Path) -> None:
     code = "from reefwatch.shell import cli; cli.main(['doctor', '--json'])"
     os.environ.setdefault("HOME", "/root")
     assert not {name.partition(".")[0] for name in modules(code)} & HEAVY
+
+
+@pytest.mark.parametrize("name", sorted(synthetic.MACHINES))
+def test_a_capture_of_a_tree_of_links_gives_the_same_cards(name: str, tmp_path: Path) -> None:
+    made = synthetic.MACHINES[name]()
+    if "capture.json" not in made.files:
+        made.capture()
+    loaded = tables.load()
+    host = CapturedHost(made.write(tmp_path / "m"))
+    recording = RecordingHost(host, loaded)
+    first = inventory.take(host, loaded)
+    inventory.take(recording, loaded)
+    capture.write(tmp_path / "copy", recording.entries("0"), Scrubber())
+    again = inventory.take(CapturedHost(tmp_path / "copy"), loaded)
+    for fact in ("gpus", "cards", "shown", "other_gpus", "kind", "hidden_nodes"):
+        before, after = first[f"machine.{fact}"], again[f"machine.{fact}"]
+        plain = [json.loads(json.dumps(getattr(one, "value", str(one)))) for one in (before, after)]
+        for rows in plain if fact == "gpus" and isinstance(plain[0], list) else ():
+            for row in rows:
+                row.pop("unique_id")  # a serial number is a number in the capture
+        assert plain[0] == plain[1], fact

@@ -80,14 +80,14 @@ class RecordingHost(Host):
         process, moved = self._process()
         found: dict[str, bytes | str] = {}
         for path, raw in self._files.items():
-            found[_moved(path, moved)] = self._anonymous(path, raw)
+            found[_moved(self._real(path), moved)] = self._anonymous(path, raw)
         for folder, names in self._names.items():
             site = moved.get(folder, "").startswith("/captured/site-")
-            self._list(found, _moved(folder, moved), folder, names, site)
+            self._list(found, _moved(self._real(folder), moved), folder, names, site)
         for path in self._there:
-            found.setdefault(_moved(path, moved), b"")
+            found.setdefault(_moved(self._real(path), moved), b"")
         for path, target in self._targets.items():
-            found[path] = f"-> {target}"
+            found[self._real(path)] = f"-> {target}"
         refused = {_moved(path, moved): reason for path, reason in self._refused.items()}
         found["/capture.json"] = manifest(refused, version).encode()
         if process:
@@ -95,6 +95,16 @@ class RecordingHost(Host):
         found["/environ.json"] = _json(self._variables(moved))
         found["/commands.json"] = _json(self._ran)
         return found
+
+    def _real(self, path: str) -> str:
+        """Where a file lies behind the links that were asked for: a link cannot be a folder too."""
+        for _ in range(8):
+            within = [link for link in self._targets if path.startswith(link + "/")]
+            if not within:
+                break
+            link = max(within, key=len)
+            path = self._targets[link] + path[len(link) :]
+        return path
 
     def _process(self) -> tuple[dict[str, Any], dict[str, str]]:
         """(what the process may do, site folder -> its name in the capture)."""
