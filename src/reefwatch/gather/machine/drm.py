@@ -16,6 +16,8 @@ from reefwatch.gather.machine.replay import complete
 from reefwatch.gather.machine.values import hexadecimal, known, pairs, whole
 
 DRM, PCI = "/sys/class/drm", "/sys/bus/pci/devices"
+PASSED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
+"""Drivers that hold a card for a virtual machine."""
 NO_DRIVER = "no driver is bound"
 VENDORS = {"1002": "AMD", "10de": "NVIDIA", "8086": "Intel"}
 _SLOT = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)

@@ -93,7 +93,9 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
     facts["machine.has_nvidia"] = _whether(
         "machine.has_nvidia", is_nvidia, "no NVIDIA GPU is to be seen", looked, nothing
     )
-    several = len([g for g in found if g["integrated"] is not True and g["driver"] != "vfio-pci"])
+    several = len(
+        [g for g in found if g["integrated"] is not True and g["driver"] not in drm.PASSED]
+    )
     facts["machine.several"] = _whether(
         "machine.several", several > 1, "there is one GPU for work at most", looked, nothing
     )

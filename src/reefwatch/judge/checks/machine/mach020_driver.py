@@ -9,7 +9,7 @@ from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.machine_words import AMD, GPU, case, devices, known, title
+from reefwatch.judge.machine_words import AMD, GPU, PASSED, case, devices, known, title
 
 _LOADED = {"loaded": True, "kind": "in-tree"}
 _NONE = {"unknown": "no driver is bound"}
@@ -45,6 +45,7 @@ def _doubt(case: Case) -> str:
     bad=(
         case(_BARE | {"driver": "vfio-pci"}, driver=_LOADED),
         case(_BARE | {"driver": "gim"}),
+        case(_BARE | {"driver": "pci-stub"}),
         case(_BARE | {"driver": _NONE}, driver={"loaded": False, "kind": ""}),
         case(GPU | {"driver": "radeon"}),
     ),
@@ -66,9 +67,9 @@ def driver(case: Case) -> Iterator[Finding]:
         if bound == "amdgpu" or _untold(gpu) or (bound is None and gpu["node"] is not None):
             continue  # a node of KFD's is amdgpu's
         what, fix = f"{title(gpu)} has no driver", "sudo modprobe amdgpu"
-        if bound == "vfio-pci":
-            what = f"{title(gpu)} is held by vfio-pci, for a virtual machine"
-            fix = "take its id out of vfio-pci.ids and restart, if it is to compute here"
+        if bound in PASSED:
+            what = f"{title(gpu)} is held by {bound}, for a virtual machine"
+            fix = f"take its id out of {bound}.ids and restart, if it is to compute here"
         elif bound:
             what, fix = f"{title(gpu)} is driven by {bound}", _INSTEAD.get(bound, _REBIND)
         elif module.get("loaded") is False:
