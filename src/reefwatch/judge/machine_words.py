@@ -42,7 +42,7 @@ def known(value: Any) -> Any:
 def devices(case: Case) -> Sequence[Mapping[str, Any]]:
     """The devices of the machine that are to compute here.
 
-    A card that is held for a virtual machine beside one that computes is a virtual machine's, and meant to be.
+    A card that is held for a virtual machine, beside one that computes, is meant to be.
     """
     found: Sequence[Mapping[str, Any]] = case.value("machine.gpus")
     ours = [gpu for gpu in found if gpu["driver"] not in PASSED]
