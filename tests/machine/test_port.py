@@ -68,6 +68,10 @@ PLACES: tuple[tuple[str, str, str], ...] = (
     ("MACH102", "k.cu", "  constexpr int warps = threads / 32;"),
     ("MACH102", "k.cu", "  for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(m, v, o);"),
     ("MACH102", "k.cu", "  for (int o = 32 / 2; o; o /= 2)"),
+    ("MACH102", "k.cu", "  int lane_id = threadIdx.x & (32 - 1);"),
+    ("MACH102", "k.cu", "__global__ void k() { const unsigned full = 0xffffffffu; }"),
+    ("MACH102", "k.cu", "__device__ int f() { unsigned mask = 0xffffffff; return 0; }"),
+    ("MACH102", "k.cu", "  using Reduce = cub::WarpReduce<float, 32>;"),
     ("MACH102", "a.py", "WARP_SIZE = 32"),
     ("MACH102", "a.py", "WARP = tl.constexpr(32)"),
     ("MACH102", "a.py", "def launch(x, warp_size=32): pass"),
@@ -135,7 +139,7 @@ WORDS = {
         'const char* s = "int lane = threadIdx.x % 32;";\n'
         "#ifdef USE_ROCM\n#define WARP_SIZE 64\n#else\n#define WARP_SIZE 32\n#endif\n"
         '__asm__ volatile("cpuid" : "=a"(a) : "a"(0));\n'
-        "int kNumWarps = 32; int tile = n / 32; unsigned white = 0xffffffff;\n"
+        "int kNumWarps = 32; int tile = n / 32; unsigned white = 0xffffffff, mask = 0xffffffff;\n"
     ),
     "run.sh": (
         "# nvidia-smi\npython train.py --gpus 4\n"

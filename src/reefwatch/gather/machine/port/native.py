@@ -27,7 +27,10 @@ _THREAD = (
     r"\b(?:threadIdx\.[xyz]|(?:\w+_)?(?:lane|lane_?id|laneid|tid|tid_?x|tidx|thread_?(?:id|idx|rank)\w*"
     r"|linear_?tid\w*))(?:\(\))?\s*\)?\s*"
 )
-_THIRTY_TWO = r"(?:%\s*32u?\b(?!\s*[*.])|&\s*(?:31|0x1[fF])u?\b|/\s*32u?\b(?!\.)|>>\s*5\b)"
+_THIRTY_TWO = (
+    r"(?:%\s*32u?\b(?!\s*[*.])|&\s*(?:(?:31|0x1[fF])u?\b|\(\s*32\s*-\s*1\s*\))"
+    r"|/\s*32u?\b(?!\.)|>>\s*5\b)"
+)
 _ALL = r"(?:0x[fF]{8}(?![0-9a-fA-F])[uUlL]*|-1\b|~0[uU]?\b)"
 _VOTE = r"__(?:shfl\w*|ballot\w*|any|all|activemask|match\w*|reduce\w*)(?:_sync)?\s*\("
 _WARP = tuple(
@@ -41,10 +44,14 @@ _WARP = tuple(
         r"__(?:popc|ffs|clz|brev)\s*\(\s*(?:\(\s*\w+\s*\)\s*)?" + _VOTE,
         r"\b(?:unsigned(?:\s+int)?|u?int(?:32_t)?)\s+\w+\s*=\s*__(?:ballot|activemask|match)\w*\s*\(",
         r"\bwarpSize\s*[=!]=\s*32\b",
+        r"\bWarp(?:Reduce|Scan|Exchange|MergeSort)\s*<[^;>]*,\s*32\b",
         # halving from 16: a reduction over 32 lanes
         r"=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;\s*\w+\s*(?:>\s*0|>=\s*1|!=\s*0)?\s*;\s*\w+\s*(?:/=\s*2|>>=\s*1)",
     )
 )
+_MASK = re.compile(rf"\b(?:\w*[mM]ask|full\w*)\s*=\s*{_ALL}")
+"""In a file with kernels: elsewhere a mask may be of anything."""
+_KERNEL = re.compile(r"\b__(?:global|device)__\b")
 _NAMED = re.compile(
     r"#\s*define\s+(?P<macro>\w+)\s+\(?\s*32[uU]?\b"
     r"|\b(?P<name>\w+)\s*(?:=|\{|\()\s*32[uU]?\b(?!\s*[*+])"
@@ -103,6 +110,8 @@ def _found(code: str, kept: str) -> Iterator[tuple[str, str, int]]:
     for found in _NAMED.finditer(code):
         if WARP_NAME.fullmatch(found["macro"] or found["name"] or found["given"]):
             yield "warp", found[0], found.start()
+    for found in _MASK.finditer(code) if _KERNEL.search(code) else ():
+        yield "warp", found[0], found.start()
     for found in _SMI.finditer(kept):
         yield "smi", found[0], found.start()
     for found in _ASM.finditer(code):
