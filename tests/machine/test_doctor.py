@@ -173,6 +173,12 @@ def test_rows_of_ones_own_are_laid_over(here: Path, capsys: Any) -> None:
     )
     code, out, _ = run(capsys, "--uses", "Radeon X", "--data", "own.toml")
     assert code == 0 and "AMD Radeon X" in out
+    (here / "use.toml").write_text(
+        '[[machine.suitability]]\ngfx = ["gfx1100"]\nuse = "inference"\nworks = "ours"\n'
+        'expect = ""\navoid = ""\nsource = "a run of ours"\n'
+    )
+    code, out, _ = run(capsys, "--uses", "gfx1100", "--data", "use.toml")
+    assert code == 0 and "works   ours" in out and "LoRA" in out  # the other uses are still ours
 
 
 def test_a_capture_keeps_no_folder_of_a_project(tmp_path: Path) -> None:

@@ -158,11 +158,17 @@ def _over(below: Any, above: Any, where: str) -> Any:
         for row in above:
             rows[_key(row)] = {**rows.get(_key(row), {}), **row}
         return list(rows.values())
+    if isinstance(below, list) and isinstance(above, list) and _tables([*below, *above]):
+        return [*below, *above]  # rows without a name stand behind ours
     return above
 
 
 def _named(rows: list[Any]) -> bool:
     return all(isinstance(row, Mapping) and _key(row) for row in rows)
+
+
+def _tables(rows: list[Any]) -> bool:
+    return bool(rows) and all(isinstance(row, Mapping) for row in rows)
 
 
 def _key(row: Mapping[str, Any]) -> str:
