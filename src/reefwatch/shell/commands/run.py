@@ -107,11 +107,22 @@ def split(argv: list[str], made: argparse.ArgumentParser) -> tuple[list[str], li
         if word == "--strict":
             argv = [*argv[:here], "--strict=all", *argv[here + 1 :]]
         if word == "--locked":  # its value is optional: only what is called a lock is one
-            named = here + 1 < len(argv) and argv[here + 1].endswith(".lock")
+            named = here + 1 < len(argv) and _is_lock(argv[here + 1])
             value = argv[here + 1] if named else "reefwatch.lock"
             argv = [*argv[:here], f"--locked={value}", *argv[here + 1 + named :]]
         here += 2 if takes.get(word) else 1
     return argv[:here], argv[here:]
+
+
+def _is_lock(name: str) -> bool:
+    """Whether a word is a lock and not the program: by its name, else by how the file begins."""
+    if name.endswith(".lock"):
+        return True
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read(200).startswith("# What computes here. `reefwatch lock")
+    except (OSError, ValueError):
+        return False
 
 
 def main(argv: list[str]) -> int:
