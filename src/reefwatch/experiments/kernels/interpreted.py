@@ -1,0 +1,98 @@
+"""A launch in Triton's own interpreter, in a process that also compiles.
+
+The interpreter patches `triton.language` and leaves it so in older versions; all is put back.
+Functions that the kernel calls were made for the compiler, so calling one interprets it too.
+Its floats follow numpy, except that bf16 in `tl.dot` is multiplied as raw bits in several versions:
+one witness among others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+class NoAnswer(Exception):
+    """The interpreter could not run the kernel; says why."""
+
+
+def run(jit: Any, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any) -> None:
+    """Run a launch of `jit` (a JITFunction) on tensors, in place. Raises NoAnswer."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    try:
+        with _patched(jit):
+            made = InterpretedFunction(jit.fn)
+            made.run(*args, grid=grid, warmup=False, **dict(kwargs))
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise NoAnswer(f"{type(cause).__name__}: {cause}"[:300]) from error
+
+
+@contextmanager
+def _patched(jit: Any) -> Iterator[None]:
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    kept = _snapshot()
+    names = dict(jit.fn.__globals__)
+    called = JITFunction.__call__
+    made: dict[Any, Any] = {}
+    touched = [(jit.fn.__globals__, names)]
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if function not in made:
+            space = function.fn.__globals__
+            if all(space is not one for one, _ in touched):
+                touched.append((space, dict(space)))
+            made[function] = InterpretedFunction(function.fn)
+        return made[function](*args, **kwargs)
+
+    JITFunction.__call__ = call
+    try:
+        yield
+    finally:
+        JITFunction.__call__ = called
+        for space, before in touched:
+            for name in [name for name in space if name not in before]:
+                del space[name]
+        _restore(kept)
+        rewritten = getattr(InterpretedFunction, "rewritten_fn", None)
+        if isinstance(rewritten, dict):
+            rewritten.clear()  # rewritten functions look for names that are gone again
+
+
+def _spaces() -> list[Any]:
+    """The modules of `triton.language` and their classes: all that the interpreter patches."""
+    import triton.language as tl
+
+    modules = [tl]
+    for name in ("core", "math", "random", "standard"):
+        if inspect.ismodule(getattr(tl, name, None)):
+            modules.append(getattr(tl, name))
+    classes = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__.startswith("triton.")
+    }
+    return [*modules, *classes]
+
+
+def _snapshot() -> list[tuple[Any, dict[str, Any]]]:
+    return [(space, dict(vars(space))) for space in _spaces()]
+
+
+def _restore(kept: list[tuple[Any, dict[str, Any]]]) -> None:
+    for space, before in kept:
+        now = dict(vars(space))
+        for name in now.keys() - before.keys():
+            delattr(space, name)
+        for name, value in before.items():
+            if now.get(name, _GONE) is not value:
+                setattr(space, name, value)
+
+
+_GONE = object()
