@@ -36,7 +36,6 @@ def work(job: dict[str, Any], tell: Any) -> None:
     """Run the file of the job under the virtual GPU."""
     import torch
     import triton
-    from triton.backends.amd.compiler import HIPBackend
 
     from reefwatch.experiments.kernels import driver, program
     from reefwatch.experiments.kernels.examiner import Examiner, Limits
@@ -44,7 +43,7 @@ def work(job: dict[str, Any], tell: Any) -> None:
     from reefwatch.experiments.kernels.spool import Spool
 
     torch.set_num_threads(1)
-    driver.unlinked(HIPBackend)
+    driver.unlinked()
     tell({"version": triton.__version__, "torch": torch.__version__})
     examiner = Examiner(
         torch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from reefwatch.experiments.kernels import pose
@@ -135,18 +136,16 @@ class _Launcher:
 
 class _Utils:
     def __init__(self, driver: Driver) -> None:
+        from triton.compiler import compiler
+
         self.driver = driver
+        # newer versions also ask for the largest workgroup
+        self.threads = "n_max_threads" in Path(compiler.__file__).read_text(encoding="utf-8")
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
         """(module, function, registers, spills, threads); the function is the program's text."""
-        from triton.compiler import compiler
-
-        text = kernel.decode()
-        made: tuple[Any, ...] = (name, text, 0, 0)
-        # 3.3 and newer also take the largest workgroup
-        with open(compiler.__file__, encoding="utf-8") as file:
-            newer = "n_max_threads" in file.read()
-        return (*made, 1024) if newer else made
+        made: tuple[Any, ...] = (name, kernel.decode(), 0, 0)
+        return (*made, 1024) if self.threads else made
 
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:
         """Limits of the device; Triton asks for LDS and multiprocessors."""
@@ -163,6 +162,9 @@ class _Utils:
         }
 
 
-def unlinked(backend: Any) -> None:
+def unlinked() -> None:
     """Have Triton's AMD backend keep the assembly text where it would assemble and link it."""
+    from triton.backends import backends
+
+    backend: Any = backends["amd"].compiler  # older versions load it as a module of its own
     backend.make_hsaco = staticmethod(lambda src, metadata, options: src.encode())

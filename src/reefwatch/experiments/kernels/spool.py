@@ -35,8 +35,8 @@ class Spool:
         said: dict[str, Sequence[Any]],
     ) -> None:
         """Keep this launch, or hold it against the leader's."""
-        name = f"{row['kernel']}-{row['launch']}".replace("/", "_").replace("<", "").replace(">", "")
-        path = self.folder / f"{name}.npz"
+        stem = f"{row['kernel']}-{row['launch']}".replace("/", "_").strip("<>")
+        path = self.folder / f"{stem}.npz"
         if self.leads:
             self._keep(path, row, subjects, before, said)
         elif path.exists():
@@ -59,41 +59,58 @@ class Spool:
     def _compare(
         self, path: Path, examiner: Any, row: Any, subjects: Any, before: Sequence[Any]
     ) -> None:
+        """Hold the results on the leader's inputs against each version before this one."""
         from reefwatch.experiments.kernels.witnesses import Bench
 
-        with np.load(path) as kept:
-            theirs = {name: kept[name] for name in kept.files}
-        version = str(theirs.pop("version"))
-        count = len(before)
-
-        def part(name: str) -> list[Any] | None:
-            found = [theirs.get(f"{name}/{n}") for n in range(count)]
-            return None if any(raw is None for raw in found) else found
-
-        inputs = part("before")
+        led = _Kept(path, len(before))
+        inputs = led.part("before")
         if inputs is None or [len(r) for r in inputs] != [len(r) for r in before]:
             return
+        earlier = [led, *(_Kept(p, len(before)) for p in sorted(path.parent.glob(_others(path))))]
         same = all(np.array_equal(a, b) for a, b in zip(inputs, before, strict=True))
+        arrays = {}
         for target, (subject, ran) in subjects.items():
-            mine = ran.contents
+            arguments = subject.arguments
+            if ran.status == "ran" and not same:
+                arguments.put(inputs)
+                ran = execution.run(subject.compiled, subject.grid, arguments)
             if ran.status != "ran":
                 continue
-            arguments = subject.arguments
-            if not same:
-                arguments.put(inputs)
-                again = execution.run(subject.compiled, subject.grid, arguments)
-                mine = again.contents
-                if again.status != "ran":
-                    continue
-            bench = Bench(examiner, arguments, subject, mine, inputs)
-            told = row["subjects"][target]["witnesses"]
-            output, interpreter = part(target), part("interpreter")
-            if output is not None:
-                told.append({**bench.held("version", version, output), "subject": target})
-            if interpreter is not None:
-                told.append(
-                    {**bench.held("leader's interpreter", version, interpreter), "same": same}
-                )
+            bench = Bench(examiner, arguments, subject, ran.contents, inputs)
+            said = {kind: led.part(kind) for kind in ("interpreter", "reference")}
+            bench.said = {kind: what for kind, what in said.items() if what is not None}
+            for one in earlier:
+                theirs = one.part(target)
+                if theirs is not None:
+                    told = bench.held("version", one.version, theirs)
+                    if not told["agrees"]:  # the other way round: who backs me
+                        told["backs"] = [
+                            kind
+                            for kind, what in bench.said.items()
+                            if bench.held(kind, kind, what)["agrees"]
+                        ]
+                    row["subjects"][target]["witnesses"].append(told)
+            arrays |= {f"{target}/{n}": raw for n, raw in enumerate(ran.contents)}
             arguments.put(before)
+        arrays["version"] = np.array(row["version"])
+        np.savez(path.with_name(f"{path.stem}@{row['version']}.npz"), **arrays)
 
 
+class _Kept:
+    """One file of the spool."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        with np.load(path) as kept:
+            self.arrays = {name: kept[name] for name in kept.files}
+        self.version, self.count = str(self.arrays.pop("version")), count
+
+    def part(self, name: str) -> list[Any] | None:
+        """The buffers under a name; None when one is not there."""
+        found = [self.arrays.get(f"{name}/{n}") for n in range(self.count)]
+        return None if any(raw is None for raw in found) else found
+
+
+def _others(path: Path) -> str:
+    from glob import escape
+
+    return f"{escape(path.stem)}@*.npz"

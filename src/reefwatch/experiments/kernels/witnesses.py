@@ -78,11 +78,14 @@ class Bench:
     ) -> None:
         self.examiner, self.arguments, self.subject = examiner, arguments, subject
         self.mine, self.before = mine, before
+        self.said: dict[str, Sequence[Any]] = {}
+        """What the interpreter and the reference gave, for the same inputs."""
         self._moved: list[Any] | None = None
 
     def all(
         self, said: dict[str, Sequence[Any]], outputs: dict[str, Sequence[Any]]
     ) -> list[dict[str, Any]]:
+        self.said = said
         told = [self.held(kind, kind, theirs) for kind, theirs in said.items()]
         for target, theirs in outputs.items():
             if target != self.subject.compiled.target:
@@ -108,7 +111,14 @@ class Bench:
             )
             if moved["agrees"]:
                 told = {**moved, "sensitive": True}
+        if not told["agrees"]:
+            told["backed"] = [one for one, what in self.said.items() if self._alike(theirs, what)]
         return {"kind": kind, "name": name, **told}
+
+    def _alike(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        torch, moved = self.examiner.torch, self.moved()
+        told = values.held(torch, self.arguments, self.before, one, other, moved)
+        return bool(told["agrees"])
 
     def moved(self) -> list[Any]:
         """How far the result moves when the inputs move by an ulp; measured once."""
