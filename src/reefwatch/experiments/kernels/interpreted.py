@@ -33,6 +33,7 @@ def run(jit: Any, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any) -> 
 
 @contextmanager
 def _patched(jit: Any) -> Iterator[None]:
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
@@ -50,11 +51,20 @@ def _patched(jit: Any) -> Iterator[None]:
             made[function] = InterpretedFunction(function.fn)
         return made[function](*args, **kwargs)
 
+    patch = interpreter._patch_lang_tensor
+
+    def with_index(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        # before 3.7: int() of an array of shape [1], which numpy 2.4 refuses
+        tensor.__index__ = lambda value: int(value.handle.data.reshape(-1)[0])
+
     JITFunction.__call__ = call
+    interpreter._patch_lang_tensor = with_index
     try:
         yield
     finally:
         JITFunction.__call__ = called
+        interpreter._patch_lang_tensor = patch
         for space, before in touched:
             for name in [name for name in space if name not in before]:
                 del space[name]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reefwatch import isa
-from reefwatch.experiments.kernels import execution, interpreted, values
+from reefwatch.experiments.kernels import execution, interpreted, source, values
 
 if TYPE_CHECKING:
     from reefwatch.experiments.kernels.examiner import Examiner, Subject
@@ -63,6 +63,11 @@ def examine(
         first.arguments.put(before)
         examiner.spool.exchange(examiner, row, subjects, before, said)
     first.arguments.put(before)
+    if any(not w["agrees"] for one in told.values() for w in one.get("witnesses", ())):
+        call = examiner.call
+        assert call is not None
+        row["source"] = source.of(call.jit)
+        row["inputs"] = source.inputs(examiner.torch, call, first.arguments)
 
 
 class Bench:
