@@ -26,6 +26,8 @@ class Limits:
 
     launches: int = 2
     """Of each specialisation, with all witnesses; later ones only run."""
+    builds: int = 4
+    """Specialisations of a kernel that are held against witnesses: an autotuner tries dozens."""
     workgroups: int = 4096
     """A larger grid is refused."""
     interpreted: int = 1024
@@ -76,6 +78,7 @@ class Examiner:
         self._caught: list[tuple[Compiled, tuple[int, int, int], Sequence[Any]]] | None = None
         self._seen: Counter[str] = Counter()
         self._launches: Counter[str] = Counter()
+        self._builds: dict[str, list[str]] = {}
         self._run: Any = None
 
     @contextmanager
@@ -151,7 +154,12 @@ class Examiner:
         ]
         spec = row["specialisation"] = _specialisation(row, compiled)
         self._seen[spec] += 1
-        row["examined"] = self._seen[spec] <= self.limits.launches
+        builds = self._builds.setdefault(row["kernel"], [])
+        if spec not in builds:
+            builds.append(spec)
+        row["examined"] = (
+            self._seen[spec] <= self.limits.launches and spec in builds[: self.limits.builds]
+        )
         before = made.keep()
         observers = tuple(isa.OBSERVERS) if row["examined"] else ()
         ran = execution.run(compiled, grid, made, observers, most=self.limits.workgroups)

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from reefwatch.experiments.kernels import libdevice
+
 
 class NoAnswer(Exception):
     """The interpreter could not run the kernel; says why."""
@@ -38,20 +40,18 @@ def _patched(jit: Any) -> Iterator[None]:
     from triton.runtime.jit import JITFunction
 
     kept = _snapshot()
-    names = dict(jit.fn.__globals__)
     called = JITFunction.__call__
-    made: dict[Any, Any] = {}
-    touched = [(jit.fn.__globals__, names)]
+    made: dict[int, Any] = {}
+    touched: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    _enter(jit.fn.__globals__, touched)
 
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if function not in made:
-            space = function.fn.__globals__
-            if all(space is not one for one, _ in touched):
-                touched.append((space, dict(space)))
-            made[function] = InterpretedFunction(function.fn)
-        return made[function](*args, **kwargs)
+        if id(function) not in made:  # its hash reads its source, by names that are patched now
+            _enter(function.fn.__globals__, touched)
+            made[id(function)] = InterpretedFunction(function.fn)
+        return made[id(function)](*args, **kwargs)
 
-    patch = interpreter._patch_lang_tensor
+    patch, convert = interpreter._patch_lang_tensor, interpreter._implicit_cvt
 
     def with_index(tensor: Any, *scope: Any) -> None:
         patch(tensor, *scope)
@@ -60,18 +60,41 @@ def _patched(jit: Any) -> Iterator[None]:
 
     JITFunction.__call__ = call
     interpreter._patch_lang_tensor = with_index
+    interpreter._implicit_cvt = lambda arg: _scalar(arg) if type(arg) is float else convert(arg)
     try:
         yield
     finally:
         JITFunction.__call__ = called
-        interpreter._patch_lang_tensor = patch
+        interpreter._patch_lang_tensor, interpreter._implicit_cvt = patch, convert
         for space, before in touched:
-            for name in [name for name in space if name not in before]:
-                del space[name]
+            space.clear()
+            space.update(before)
         _restore(kept)
         rewritten = getattr(InterpretedFunction, "rewritten_fn", None)
         if isinstance(rewritten, dict):
             rewritten.clear()  # rewritten functions look for names that are gone again
+
+
+def _enter(space: dict[str, Any], touched: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Keep a module's names, and give it functions of libdevice that the interpreter lacks."""
+    if any(space is one for one, _ in touched):
+        return
+    touched.append((space, dict(space)))
+    for name, value in list(space.items()):
+        origin = getattr(value, "__module__", None) or ""
+        if origin.endswith("libdevice") and libdevice.known(getattr(value, "__name__", "")):
+            space[name] = libdevice.function(value.__name__)
+        elif getattr(value, "__name__", "").endswith("libdevice"):
+            space[name] = libdevice.Module(value)
+
+
+def _scalar(value: float) -> Any:
+    """A float argument as the compiled kernel gets it: the interpreter leaves it a Python float."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    return tl.tensor(TensorHandle(np.array([value], np.float32), tl.float32), tl.float32)
 
 
 def _spaces() -> list[Any]:

@@ -75,10 +75,10 @@ class Pose:
         torch = self.torch
         from torch.utils._device import _device_constructors
 
-        for func in _device_constructors():
-            name = getattr(func, "__name__", "")
-            if vars(torch).get(name) is func:
-                self._set(torch, name, _mapped(torch, func))
+        made = {getattr(func, "__name__", "") for func in _device_constructors()}
+        for name in sorted(made | {name for name in dir(torch) if name.endswith("_like")}):
+            if callable(vars(torch).get(name)):
+                self._set(torch, name, _mapped(torch, vars(torch)[name]))
         self._set(torch, "Generator", _generator(torch))
         self._set(torch, "load", _mapped(torch, torch.load))
         for name in _METHODS:
