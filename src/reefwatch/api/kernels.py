@@ -39,12 +39,11 @@ def kernels(
     from reefwatch.api import judging
     from reefwatch.api.settings import Settings
     from reefwatch.experiments.kernels import environments, matrix
-    from reefwatch.judge import engine
 
     path = _readable(file)
     job = matrix.Job(
         path,
-        _targets(targets),
+        modelled(targets),
         {"launches": launches, "workgroups": most},
         dict(references or {}),
         timeout,
@@ -54,17 +53,23 @@ def kernels(
         raise UsageError("triton is not installed here: name a version with --triton 3.7")
     made = [environments.find(version, say) for version in dict.fromkeys(asked)]
     settings = Settings.of(config=config, baseline=baseline)
+    silences = judging.silences(settings, Path.cwd())
     record = matrix.record(job, made, environments.home(), say)
+    report = judged(record, silences)
+    if out is None:
+        return report
+    return replace(report, facts={**report.facts, "written": write(record, Path(out))})
+
+
+def judged(record: Record, silences: Sequence[Any] = ()) -> Report:
+    """The report on a record of launches, with a verdict for each kernel among its facts."""
+    from reefwatch.api import judging
+    from reefwatch.judge import engine
+
     report = judging.judged(
-        "kernels",
-        [record],
-        silenced=judging.silences(settings, Path.cwd()),
-        selected=engine.load("kernels"),
+        "kernels", [record], silenced=silences, selected=engine.load("kernels")
     )
-    facts = told(record)
-    if out is not None:
-        facts["written"] = write(record, Path(out))
-    return replace(report, facts={**report.facts, **facts})
+    return replace(report, facts={**report.facts, **told(record)})
 
 
 def told(record: Record) -> dict[str, Any]:
@@ -126,7 +131,8 @@ def _readable(file: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _targets(targets: Iterable[str]) -> tuple[str, ...]:
+def modelled(targets: Iterable[str]) -> tuple[str, ...]:
+    """The targets by name, each once. Raises UsageError for one that is not modelled."""
     from difflib import get_close_matches
 
     from reefwatch import isa

@@ -204,7 +204,7 @@ def graded(case: Case, key: str, line: str, row: Row, target: str) -> tuple[Grad
     """
     same, without, builds = [], [], 0
     for other in rows(case):
-        if other["kernel"] != row["kernel"]:
+        if any(other[part] != row[part] for part in ("kernel", "unit", "launch")):
             continue
         for name, subject in other.get("subjects", {}).items():
             build = f"{other['version']} on {name}"

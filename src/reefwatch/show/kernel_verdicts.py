@@ -35,7 +35,8 @@ def text(facts: Mapping[str, Any]) -> str:
     count = Counter(str(row["verdict"]) for row in rows)
     names = {row["kernel"] for row in rows}
     told_ = ", ".join(f"{count[word]} {word}" for word in ("held", "broken", "unproven"))
-    lines.append(f"{len(names)} kernels, {len(rows)} verdicts: {told_}")
+    many = f"{len(names)} kernel{'s' if len(names) > 1 else ''}"
+    lines.append(f"{many}, {len(rows)} verdict{'s' if len(rows) > 1 else ''}: {told_}")
     lines += [f"written: {path}" for path in facts.get("written", ())]
     return "\n".join(lines) + "\n\n"
 

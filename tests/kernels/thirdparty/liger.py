@@ -12,7 +12,7 @@ CARD = "cuda"
 
 
 def leaf(*shape, scale=1.0):
-    return (torch.randn(*shape, device=CARD) * scale).requires_grad_()
+    return (torch.randn(shape, device=CARD) * scale).requires_grad_()
 
 
 def close(got, want, tol=2e-4):

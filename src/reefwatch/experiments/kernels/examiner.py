@@ -27,7 +27,8 @@ class Limits:
     launches: int = 2
     """Of each specialisation, with all witnesses; later ones only run."""
     builds: int = 4
-    """Specialisations of a kernel that are held against witnesses: an autotuner tries dozens."""
+    """Specialisations of a kernel that are held against witnesses, and candidates that an autotuner
+    tries: without a clock none of the dozens is the best."""
     workgroups: int = 4096
     """A larger grid is refused."""
     interpreted: int = 1024
@@ -84,6 +85,7 @@ class Examiner:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Triton compiles for the targets and launches come here."""
+        from triton.runtime.autotuner import Autotuner
         from triton.runtime.driver import driver
         from triton.runtime.jit import JITFunction
 
@@ -104,12 +106,17 @@ class Examiner:
             finally:
                 examiner.call = before
 
+        prune, most = Autotuner.prune_configs, self.limits.builds
+
+        def fewer(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            return list(prune(tuner, *args, **kwargs))[:most]
+
         driver.set_active(self.driver)
-        JITFunction.run = run
+        JITFunction.run, Autotuner.prune_configs = run, fewer
         try:
             yield
         finally:
-            JITFunction.run = original
+            JITFunction.run, Autotuner.prune_configs = original, prune
             if active is not None:
                 driver.set_active(active)
 

@@ -56,7 +56,7 @@ def record(
             leads = all(column.failed for column in columns)
             columns.append(_column(job, environment, Path(scratch), leads, cache))
     _mirror(columns)
-    return _record(job, columns)
+    return joined(job, columns)
 
 
 def _column(
@@ -127,7 +127,8 @@ def _mirror(columns: Sequence[Column]) -> None:
                 other.get(target, {}).setdefault("witnesses", []).append(back)
 
 
-def _record(job: Job, columns: Sequence[Column]) -> Record:
+def joined(job: Job, columns: Sequence[Column]) -> Record:
+    """The columns as one record."""
     events = [
         Event("kernels.launch", row, id=f"{row['version']}/{n}")
         for column in columns
