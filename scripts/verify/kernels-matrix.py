@@ -49,7 +49,10 @@ def replays(versions: list[str]) -> bool:
         hit = {v for v in ran for f in outcome.findings if f"Triton {v}" in f.message}
         short = {one.rpartition(".")[0] for one in hit}
         clean = {one.rpartition(".")[0] for one in ran - hit}
-        wanted = {v for v in bad.split() if v in versions}, {v for v in good.split() if v in versions}
+        wanted = (
+            {v for v in bad.split() if v in versions},
+            {v for v in good.split() if v in versions},
+        )
         as_listed = wanted[0] <= short and wanted[1] <= clean
         met = met and as_listed
         print(
@@ -81,7 +84,9 @@ def survey(versions: list[str]) -> bool:
             for f in by_code[code].findings
             if f"Triton {version}" in f.message
         ]
-        failed = [f.message for f in by_code["KERN003"].findings if f"Triton {version}" in f.message]
+        failed = [
+            f.message for f in by_code["KERN003"].findings if f"Triton {version}" in f.message
+        ]
         total += count
         total["false"] += len(false)
         total["failed"] += len(failed)
@@ -91,7 +96,14 @@ def survey(versions: list[str]) -> bool:
             for row in mine
             if row["verdict"] != "held"
         ]
-        cells = (len(mine), count["held"], count["broken"], count["unproven"], len(false), len(failed))
+        cells = (
+            len(mine),
+            count["held"],
+            count["broken"],
+            count["unproven"],
+            len(false),
+            len(failed),
+        )
         print(f"| {version} | " + " | ".join(map(str, cells)) + " |", flush=True)
     judged = total["held"] + total["broken"] + total["unproven"]
     share = 100 * total["held"] / judged

@@ -48,8 +48,8 @@ def _test(name):
     return test
 
 
-for _name in os.environ.get("SURVEY_ONLY", "").split(",") if os.environ.get("SURVEY_ONLY") else (
-    cases.CASES
+for _name in (
+    os.environ.get("SURVEY_ONLY", "").split(",") if os.environ.get("SURVEY_ONLY") else (cases.CASES)
 ):
     globals()[f"test_{_name}"] = _test(_name)
 

@@ -66,9 +66,7 @@ def judged(record: Record, silences: Sequence[Any] = ()) -> Report:
     from reefwatch.api import judging
     from reefwatch.judge import engine
 
-    report = judging.judged(
-        "kernels", [record], silenced=silences, selected=engine.load("kernels")
-    )
+    report = judging.judged("kernels", [record], silenced=silences, selected=engine.load("kernels"))
     return replace(report, facts={**report.facts, **told(record)})
 
 

@@ -110,7 +110,7 @@ def launch(row: Row, target: str, subject: Row, failed: Row | None = None) -> Sa
 def agreed(against: Iterable[Row], ir: str, asserted: bool) -> list[str]:
     """Kinds of witnesses that contradict a result in the same way; one from outside is needed."""
     told = [str(one["kind"]) for one in against]
-    kinds = [kind for kind in ("reference", "interpreter") if kind in told]
+    kinds: list[str] = [kind for kind in ("reference", "interpreter") if kind in told]
     for one in against:
         backed = set(one.get("backed", ()))
         if one["kind"] in kinds or not (backed & {*kinds} or (asserted and not kinds)):
@@ -202,7 +202,9 @@ def graded(case: Case, key: str, line: str, row: Row, target: str) -> tuple[Grad
 
     `key` and `line` name the list under a subject and the kind that is looked for.
     """
-    same, without, builds = [], [], 0
+    same: list[str] = []
+    without: list[str] = []
+    builds = 0
     for other in rows(case):
         if any(other[part] != row[part] for part in ("kernel", "unit", "launch")):
             continue

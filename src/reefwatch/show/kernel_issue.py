@@ -26,8 +26,8 @@ def issue(stem: str, broken: Any, said: Sequence[Any], history: Mapping[Any, str
     lines = [
         f"# `{stem}`: wrong code for {broken.target} with Triton {broken.version}",
         "",
-        "The kernel below, compiled for AMD, does not compute what its source says. It was run on a "
-        "model of the instruction set, not on a card.",
+        "The kernel below, compiled for AMD, does not compute what its source says. It was run on "
+        "a model of the instruction set, not on a card.",
         "",
         "## Where",
         "",

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reefwatch import isa
-from reefwatch.experiments.kernels import arguments, execution, interpreted, witnesses
+from reefwatch.experiments.kernels import execution, witnesses
 from reefwatch.experiments.kernels.driver import Compiled, Driver
+from reefwatch.experiments.kernels.subject import Call, Subject
 from reefwatch.gather.dtypes import short
+from reefwatch.gather.kernels import arguments, interpreted
 
 
 class NotRun(RuntimeError):
@@ -33,26 +35,6 @@ class Limits:
     """A larger grid is refused."""
     interpreted: int = 1024
     """Programs that Triton's interpreter is asked for at most."""
-
-
-@dataclass
-class Call:
-    """A launch as the program wrote it."""
-
-    jit: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    grid: Any
-
-
-@dataclass
-class Subject:
-    """A compiled kernel with the launch's arguments: what is judged, or a witness."""
-
-    compiled: Compiled
-    grid: tuple[int, int, int]
-    arguments: arguments.Arguments
-    asm: Mapping[str, Any]
 
 
 class Examiner:
@@ -127,7 +109,8 @@ class Examiner:
         """
         call = self.call
         assert call is not None, "no launch is under way"
-        self._caught = caught = []
+        caught: list[tuple[Compiled, tuple[int, int, int], Sequence[Any]]] = []
+        self._caught = caught
         hooks, call.jit.pre_run_hooks = call.jit.pre_run_hooks, []
         try:
             with self.driver.on(target):
@@ -203,7 +186,6 @@ class Examiner:
     def _not_compiled(self, error: Exception) -> None:
         call = self.call
         assert call is not None
-        name, file, line = _source(call.jit)
         words = [part.strip() for part in str(error).splitlines() if part.strip()]
         self.tell(
             {

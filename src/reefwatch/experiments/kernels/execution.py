@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reefwatch import isa
-from reefwatch.experiments.kernels.arguments import Arguments
 from reefwatch.experiments.kernels.driver import Compiled
+from reefwatch.gather.kernels.arguments import Arguments
 from reefwatch.isa.launch import MAX_WORKGROUPS
 
 
@@ -77,9 +77,7 @@ def refusals(refused: Sequence[Any]) -> str:
 def scanned(compiled: Compiled) -> dict[str, Any]:
     """What can be said of the program without running it."""
     try:
-        scan = isa.scan(
-            compiled.text, compiled.target, shared=int(compiled.metadata.shared or 0)
-        )
+        scan = isa.scan(compiled.text, compiled.target, shared=int(compiled.metadata.shared or 0))
     except isa.UnreadableProgram as error:
         return {"facts": {}, "matrix": {}, "found": [], "unscanned": [str(error)]}
     return {

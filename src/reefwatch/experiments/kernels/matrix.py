@@ -59,9 +59,7 @@ def record(
     return joined(job, columns)
 
 
-def _column(
-    job: Job, environment: Environment, scratch: Path, leads: bool, cache: Path
-) -> Column:
+def _column(job: Job, environment: Environment, scratch: Path, leads: bool, cache: Path) -> Column:
     column = Column(environment.asked)
     rows = scratch / f"rows-{environment.asked}.jsonl"
     spool = scratch / "spool"
@@ -145,7 +143,7 @@ def joined(job: Job, columns: Sequence[Column]) -> Record:
     }
     examined = sum(bool(event.data.get("examined")) for event in events)
     launches = sum(event.kind == "kernels.launch" for event in events)
-    told = {
+    told: dict[str, Any] = {
         "versions": versions,
         "targets": list(job.targets),
         "launches": launches,
@@ -162,8 +160,6 @@ def joined(job: Job, columns: Sequence[Column]) -> Record:
         why += f" before it failed: {failed[0]['error']}"
     facts["kernels.launches"] = whole if launches else Unknown(why)
     ran = sum(len(column.units) for column in columns)
-    facts["kernels.units"] = (
-        Evidence("kernels.units", ran, source=SOURCE) if ran else Unknown(why)
-    )
+    facts["kernels.units"] = Evidence("kernels.units", ran, source=SOURCE) if ran else Unknown(why)
     header = {"script": job.file.name, "options": asdict(job)["limits"], "cwd": str(Path.cwd())}
     return Record(header, facts, tuple(events))

@@ -102,7 +102,12 @@ def _unit(name: str, call: Callable[[], Any]) -> dict[str, Any]:
     try:
         call()
     except SystemExit as end:
-        return {"unit": name, "ok": not end.code, "error": f"SystemExit: {end.code}", "kind": "exit"}
+        return {
+            "unit": name,
+            "ok": not end.code,
+            "error": f"SystemExit: {end.code}",
+            "kind": "exit",
+        }
     except Exception as error:
         return {"unit": name, "ok": False, "kind": type(error).__name__, **_told(error)}
     return {"unit": name, "ok": True, "error": "", "kind": ""}
@@ -141,6 +146,15 @@ def _pytest(
                 name = report.nodeid.rpartition("::")[2]
                 told.append({"unit": name, "ok": True, "error": "", "kind": ""})
 
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "-x", "--maxfail=50"]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--no-header",
+        "-x",
+        "--maxfail=50",
+    ]
     pytest.main([str(file), *options], plugins=[Units()])
     yield from told

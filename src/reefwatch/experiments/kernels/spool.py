@@ -47,7 +47,7 @@ class Spool:
         if size > LARGEST or self.bytes + size > ALL:
             return
         self.bytes += size
-        arrays = {f"before/{n}": raw for n, raw in enumerate(before)}
+        arrays: dict[str, Any] = {f"before/{n}": raw for n, raw in enumerate(before)}
         for target, (_, ran) in subjects.items():
             if ran.status == "ran":
                 arrays |= {f"{target}/{n}": raw for n, raw in enumerate(ran.contents)}
@@ -68,7 +68,7 @@ class Spool:
             return
         earlier = [led, *(_Kept(p, len(before)) for p in sorted(path.parent.glob(_others(path))))]
         same = all(np.array_equal(a, b) for a, b in zip(inputs, before, strict=True))
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for target, (subject, ran) in subjects.items():
             arguments = subject.arguments
             if ran.status == "ran" and not same:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reefwatch import isa
-from reefwatch.experiments.kernels import execution, interpreted, source, values
-
-if TYPE_CHECKING:
-    from reefwatch.experiments.kernels.examiner import Examiner, Subject
+from reefwatch.experiments.kernels import execution
+from reefwatch.experiments.kernels.subject import Subject
+from reefwatch.gather.kernels import interpreted, source, values
 
 SEED = 11
 """Of the random wave order."""
 
 
 def examine(
-    examiner: Examiner, row: dict[str, Any], first: Subject, ran: Any, before: Sequence[Any]
+    examiner: Any, row: dict[str, Any], first: Subject, ran: Any, before: Sequence[Any]
 ) -> None:
     """Fill `row["subjects"]`: one for each target, each with its witnesses."""
     said: dict[str, Sequence[Any]] = {}
@@ -75,7 +74,7 @@ class Bench:
 
     def __init__(
         self,
-        examiner: Examiner,
+        examiner: Any,
         arguments: Any,
         subject: Subject,
         mine: Sequence[Any],
@@ -112,9 +111,7 @@ class Bench:
         torch = self.examiner.torch
         told = values.held(torch, self.arguments, self.before, self.mine, theirs)
         if not told["agrees"]:
-            moved = values.held(
-                torch, self.arguments, self.before, self.mine, theirs, self.moved()
-            )
+            moved = values.held(torch, self.arguments, self.before, self.mine, theirs, self.moved())
             if moved["agrees"]:
                 told = {**moved, "sensitive": True}
         if not told["agrees"]:
@@ -133,9 +130,7 @@ class Bench:
             least = values.XF32 if "_xf32" in text else 0.0
             runs = []
             for seed in (1, 2):
-                self.arguments.put(
-                    values.nudged(torch, self.arguments, self.before, seed, least)
-                )
+                self.arguments.put(values.nudged(torch, self.arguments, self.before, seed, least))
                 ran = self._run()
                 if ran.status == "ran":
                     runs.append(ran.contents)
@@ -171,7 +166,7 @@ def others(warps: int) -> list[int]:
 
 
 def _interpreter(
-    examiner: Examiner,
+    examiner: Any,
     row: dict[str, Any],
     first: Subject,
     before: Sequence[Any],
@@ -199,7 +194,7 @@ def _interpreter(
 
 
 def _reference(
-    examiner: Examiner,
+    examiner: Any,
     row: dict[str, Any],
     first: Subject,
     before: Sequence[Any],
@@ -218,7 +213,11 @@ def _reference(
     try:
         bound = inspect.signature(call.jit.fn).bind(
             *call.args,
-            **{k: v for k, v in call.kwargs.items() if k in inspect.signature(call.jit.fn).parameters},
+            **{
+                k: v
+                for k, v in call.kwargs.items()
+                if k in inspect.signature(call.jit.fn).parameters
+            },
         )
         bound.apply_defaults()
         wanted = inspect.signature(function).parameters

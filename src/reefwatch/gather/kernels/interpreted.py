@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from reefwatch.experiments.kernels import libdevice
+from reefwatch.gather.kernels import libdevice
 
 
 class NoAnswer(Exception):
@@ -101,10 +101,8 @@ def _spaces() -> list[Any]:
     """The modules of `triton.language` and their classes: all that the interpreter patches."""
     import triton.language as tl
 
-    modules = [tl]
-    for name in ("core", "math", "random", "standard"):
-        if inspect.ismodule(getattr(tl, name, None)):
-            modules.append(getattr(tl, name))
+    inner = [getattr(tl, name, None) for name in ("core", "math", "random", "standard")]
+    modules = [tl, *(module for module in inner if inspect.ismodule(module))]
     classes = {
         value
         for module in modules

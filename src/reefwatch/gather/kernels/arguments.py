@@ -36,7 +36,7 @@ class Buffer:
         if not self.nbytes:
             return np.zeros(0, np.uint8)
         raw = (ctypes.c_uint8 * self.nbytes).from_address(self.address)
-        return np.frombuffer(raw, np.uint8)
+        return np.frombuffer(memoryview(raw), np.uint8)
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from reefwatch.experiments.kernels.arguments import Arguments
 from reefwatch.gather.dtypes import short
+from reefwatch.gather.kernels.arguments import Arguments
 from reefwatch.measure import agreement
 from reefwatch.measure.agreement import Agreement
 from reefwatch.measure.rounding import UNIT
