@@ -282,6 +282,7 @@ witness = _witness
 FACTS: dict[str, Any] = {
     "kernels__launches": 1,
     "kernels__units": 1,
+    "kernels__observers": ["bounds", "LDS race"],
     "kernels__matrix": {
         "versions": {"3.7.1": {"asked": "3.7", "failed": ""}},
         "targets": ["gfx1100"],

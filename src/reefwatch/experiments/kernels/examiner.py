@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from reefwatch.experiments.kernels import execution, witnesses
 from reefwatch.experiments.kernels.driver import Compiled, Driver
 from reefwatch.experiments.kernels.subject import Call, Subject
 from reefwatch.gather.dtypes import short
-from reefwatch.gather.kernels import arguments, interpreted
+from reefwatch.gather.kernels import arguments, interpreted, source
 
 
 class NotRun(RuntimeError):
@@ -227,23 +226,8 @@ class Examiner:
 
 
 def _names(jit: Any, examiner: Examiner) -> dict[str, Any]:
-    name, file, line = _source(jit)
-    module = getattr(jit.fn, "__module__", "")
-    kernel = f"{module}.{name}" if module not in ("", "__main__", examiner.unit) else name
-    return {
-        "kernel": kernel,
-        "name": name,
-        "file": file,
-        "line": line,
-        "unit": examiner.unit,
-        "version": examiner.version,
-    }
-
-
-def _source(jit: Any) -> tuple[str, str, int]:
-    code = getattr(jit.fn, "__code__", None)
-    file = os.path.abspath(code.co_filename) if code is not None else ""
-    return jit.fn.__name__, file, code.co_firstlineno if code is not None else 0
+    named = source.named(jit, examiner.unit)
+    return {**named, "unit": examiner.unit, "version": examiner.version}
 
 
 def _specialisation(row: Mapping[str, Any], compiled: Compiled) -> str:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reefwatch import isa
 from reefwatch.core.fact import Evidence, Fact, Unknown
 from reefwatch.core.record import Event, Record
 from reefwatch.experiments.kernels.environments import Environment
@@ -159,6 +160,8 @@ def joined(job: Job, columns: Sequence[Column]) -> Record:
     elif failed:
         why += f" before it failed: {failed[0]['error']}"
     facts["kernels.launches"] = whole if launches else Unknown(why)
+    watching = Evidence("kernels.observers", list(isa.OBSERVERS), source=SOURCE)
+    facts["kernels.observers"] = watching if launches else Unknown(why)
     ran = sum(len(column.units) for column in columns)
     facts["kernels.units"] = Evidence("kernels.units", ran, source=SOURCE) if ran else Unknown(why)
     header = {"script": job.file.name, "options": asdict(job)["limits"], "cwd": str(Path.cwd())}

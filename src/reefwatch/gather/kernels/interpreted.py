@@ -9,7 +9,7 @@ one witness among others.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,17 +20,46 @@ class NoAnswer(Exception):
     """The interpreter could not run the kernel; says why."""
 
 
-def run(jit: Any, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any) -> None:
-    """Run a launch of `jit` (a JITFunction) on tensors, in place. Raises NoAnswer."""
-    from triton.runtime.interpreter import InterpretedFunction
+def run(
+    jit: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    grid: tuple[int, ...],
+    only: Collection[tuple[int, int, int]] | None = None,
+) -> None:
+    """Run a launch of `jit` (a JITFunction) on tensors, in place; of the grid, `only` these.
+
+    Raises NoAnswer.
+    """
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
     try:
         with _patched(jit):
             made = InterpretedFunction(jit.fn)
-            made.run(*args, grid=grid, warmup=False, **dict(kwargs))
+            if only is None:
+                made.run(*args, grid=grid, warmup=False, **dict(kwargs))
+            else:
+                chosen = _Chosen(made.rewrite(), only)
+                GridExecutor(chosen, made.arg_names, grid)(*args, **dict(kwargs))
     except Exception as error:
         cause = error.__cause__ or error
         raise NoAnswer(f"{type(cause).__name__}: {cause}"[:300]) from error
+
+
+class _Chosen:
+    """A rewritten kernel that does nothing in programs that were not chosen."""
+
+    def __init__(self, fn: Any, only: Collection[tuple[int, int, int]]) -> None:
+        self._fn, self._only = fn, only
+        self.__name__, self.__globals__ = fn.__name__, fn.__globals__
+        self.__annotations__ = fn.__annotations__
+        self.__signature__ = inspect.signature(fn)
+
+    def __call__(self, **kwargs: Any) -> None:
+        from triton.runtime.interpreter import interpreter_builder
+
+        if tuple(interpreter_builder.grid_idx) in self._only:
+            self._fn(**kwargs)
 
 
 @contextmanager

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import os
 import textwrap
 from typing import Any
 
 LARGEST = 64
 """Elements of a tensor that are written out; larger ones are made anew at random."""
+
+
+def named(jit: Any, unit: str = "") -> dict[str, Any]:
+    """The kernel's name with its module, its file and its first line."""
+    code = getattr(jit.fn, "__code__", None)
+    module = getattr(jit.fn, "__module__", "") or ""
+    name = jit.fn.__name__
+    return {
+        "kernel": name if module in ("", "__main__", unit) else f"{module}.{name}",
+        "name": name,
+        "file": "" if code is None else os.path.abspath(code.co_filename),
+        "line": 0 if code is None else code.co_firstlineno,
+    }
 
 
 def of(jit: Any, _seen: set[int] | None = None) -> str:

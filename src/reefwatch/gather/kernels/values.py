@@ -41,15 +41,20 @@ def held(
     mine: Sequence[Any],
     theirs: Sequence[Any],
     moved: Sequence[Any] | None = None,
+    part: bool = False,
 ) -> dict[str, Any]:
-    """The worst agreement among the tensors, over the elements that either run wrote."""
+    """The worst agreement among the tensors, over the elements that either run wrote.
+
+    With `part` over those that `theirs` wrote: it ran a part of the grid alone.
+    """
     coarsest = agreement.coarsest(dtypes(arguments))
     worst = Agreement(True, 0, 0, 0.0)
     named, of, different = "", 0, 0
     for n, buffer in enumerate(arguments.buffers):
         dtype = buffer.tensor.dtype
         was, one, two = (numbers(torch, raw, dtype) for raw in (before[n], mine[n], theirs[n]))
-        written = ~((_bits(one) == _bits(was)) & (_bits(two) == _bits(was)))
+        kept = _bits(two) == _bits(was)
+        written = ~kept if part else ~(kept & (_bits(one) == _bits(was)))
         away = None if moved is None else moved[n][written]
         told = agreement.agree(np, one[written], two[written], coarsest, away)
         of += told.of

@@ -23,7 +23,7 @@ _RACE = {
 @check(
     "KERN002",
     Severity.ERROR,
-    needs=("kernels.launches",),
+    needs=("kernels.launches", "kernels.observers"),
     covers=kernels.covers,
     good=(Case.of(kernels.example(), **kernels.FACTS),),
     bad=(
