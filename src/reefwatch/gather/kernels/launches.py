@@ -42,7 +42,7 @@ class Launches(Instrument):
         self._torch = tools.torch
         self._patches = Patches()
         self._seen: Counter[Any] = Counter()
-        self._outputs: dict[Any, tuple[str, list[Any]]] = {}
+        self._outputs: dict[Any, tuple[str, list[Any], list[Any]]] = {}
         self._launches = self._examined = 0
         self._spent = 0.0
         self._allowance = float(tools.options.get("exam", 20.0))
@@ -150,15 +150,16 @@ class Launches(Instrument):
     def _candidates(self, jit: Any, copies: Any, witness: Any, row: Any, subject: Any) -> None:
         """Another build of the kernel that was given the same inputs."""
         mine = ", ".join(f"{k}={v}" for k, v in {**row["constants"], **row["options"]}.items())
-        key = (id(jit), copies.digest)
+        key = (id(jit), copies.digest(witness.after))
         if key not in self._outputs:
-            self._outputs[key] = (mine, witness.after)
+            self._outputs[key] = mine, copies.before, witness.after
             return
-        name, theirs = self._outputs[key]
-        if name != mine:
-            told = witness.held("candidate", name, theirs)
-            told["mine"] = mine
-            subject["witnesses"].append(told)
+        name, before, theirs = self._outputs[key]
+        if name == mine:
+            return
+        told = witness.candidate(name, before, theirs)
+        if told is not None:
+            subject["witnesses"].append({**told, "mine": mine})
 
     def _capturing(self) -> bool:
         cuda = self._torch.cuda

@@ -1,0 +1,42 @@
+"""Small kernels for the tests of capture and of the launch hook."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, x + tl.load(y_ptr + i, mask=i < n), mask=i < n)
+
+
+_SIZES = [triton.Config({"BLOCK": 1024}, num_warps=4), triton.Config({"BLOCK": 512}, num_warps=2)]
+
+
+@triton.autotune(configs=_SIZES, key=["n"])
+@triton.jit
+def softmax(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * n + i, mask=i < n, other=-float("inf"))
+    x = tl.exp(x - tl.max(x, 0))
+    tl.store(out_ptr + tl.program_id(0) * n + i, x / tl.sum(x, 0), mask=i < n)
+
+
+@triton.autotune(configs=_SIZES, key=["n"])
+@triton.jit
+def whole_sum(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    # wrong on purpose where BLOCK is less than n: the rest of the row is left out
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * n + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + tl.program_id(0), tl.sum(x, 0))
+
+
+@triton.jit
+def generated(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    """In the manner of Inductor."""
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    tmp0 = tl.load(in_ptr0 + xindex, xmask)
+    tmp1 = tl.load(in_ptr1 + xindex, xmask)
+    tl.store(out_ptr0 + xindex, tmp0 + tmp1, xmask)
