@@ -13,19 +13,20 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-_LIMITS = {
-    "gfx942": (304, 64, 65536, "AMD Instinct MI300X"),
-    "gfx1100": (96, 32, 65536, "AMD Radeon RX 7900 XTX"),
-    "gfx1201": (64, 32, 65536, "AMD Radeon RX 9070 XT"),
+_NAMES = {
+    "gfx942": "AMD Instinct MI300X",
+    "gfx1100": "AMD Radeon RX 7900 XTX",
+    "gfx1201": "AMD Radeon RX 9070 XT",
 }
-"""Compute units, lanes of a wave, LDS bytes, name (docs/isa.md has the sources)."""
+UNITS = 8
+"""Multiprocessors, less than any real card has: persistent kernels launch a program for each."""
 _METHODS = ("to", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor")
 
 
 def properties(target: str) -> tuple[int, int, int, str]:
-    """(compute units, lanes of a wave, LDS bytes, name) of a target."""
+    """(multiprocessors, lanes of a wave, LDS bytes, name) of a target."""
     wave = 64 if target.startswith("gfx9") else 32
-    return _LIMITS.get(target, (64, wave, 65536, f"AMD {target}"))
+    return UNITS, wave, 65536, _NAMES.get(target, f"AMD {target}")
 
 
 class Pose:
