@@ -40,3 +40,43 @@ def generated(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK: tl.constexpr):
     tmp0 = tl.load(in_ptr0 + xindex, xmask)
     tmp1 = tl.load(in_ptr1 + xindex, xmask)
     tl.store(out_ptr0 + xindex, tmp0 + tmp1, xmask)
+
+
+@triton.jit
+def inline_assembly(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    y = tl.inline_asm_elementwise(
+        "v_magic_b32 $0, $1", "=v,v", [x], dtype=tl.int32, is_pure=True, pack=1
+    )
+    tl.store(out_ptr + i, y)
+
+
+@triton.jit
+def printing(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    tl.device_print("x", x)
+    tl.store(out_ptr + i, x + 1)
+
+
+@triton.jit
+def too_wide(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), tl.load(x_ptr + tl.arange(0, 3)))
+
+
+@triton.jit
+def row_sums(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * n + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + tl.program_id(0), tl.sum(x, 0))
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def doubled(x_ptr, out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i))
+    else:
+        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)

@@ -35,6 +35,10 @@ class Compiled:
         return getattr(self.src, "constants", None) or {}
 
 
+_NUMBERS: dict[str, int] = {}
+"""Targets by the number of their device, the same for every driver of this process: Triton keeps
+what it compiled by it."""
+
 Launch = Callable[[Compiled, tuple[int, int, int], Sequence[Any]], None]
 
 
@@ -47,35 +51,30 @@ class Driver:
         self.torch = torch
         self.targets = tuple(targets)
         self.launch = launch
-        self.at = 0
-        self._known = [
-            GPUTarget("hip", target, pose.properties(target)[1]) for target in self.targets
-        ]
+        self.target = self.targets[0]
+        self._known = {
+            target: GPUTarget("hip", target, pose.properties(target)[1]) for target in self.targets
+        }
         self.utils = _Utils(self)
-
-    @property
-    def target(self) -> str:
-        """The target that is compiled for now."""
-        return self.targets[self.at]
 
     @contextmanager
     def on(self, target: str) -> Iterator[None]:
         """Compile for another target meanwhile."""
-        before, self.at = self.at, self.targets.index(target)
+        before, self.target = self.target, target
         try:
             yield
         finally:
-            self.at = before
+            self.target = before
 
     # what Triton asks of a driver
 
     def get_current_target(self) -> Any:
-        """The target, as Triton's compiler takes it."""
-        return self._known[self.at]
+        """The target that is compiled for now, as Triton's compiler takes it."""
+        return self._known[self.target]
 
     def get_current_device(self) -> int:
         """The number under which Triton keeps what it compiled."""
-        return self.at
+        return _NUMBERS.setdefault(self.target, len(_NUMBERS))
 
     def set_current_device(self, device: int) -> None:
         """There is one card to choose."""
@@ -115,7 +114,7 @@ class Driver:
     @property
     def launcher_cls(self) -> Callable[..., Any]:
         """Makes what launches a compiled kernel."""
-        return lambda src, metadata: _Launcher(self, src, metadata, self.target)
+        return lambda src, metadata: _Launcher(src, metadata, self.target)
 
 
 def bench(call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
@@ -125,13 +124,16 @@ def bench(call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: 
 
 
 class _Launcher:
-    def __init__(self, driver: Driver, src: Any, metadata: Any, target: str) -> None:
-        self.driver, self.src, self.metadata, self.target = driver, src, metadata, target
+    def __init__(self, src: Any, metadata: Any, target: str) -> None:
+        self.src, self.metadata, self.target = src, metadata, target
 
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
+        from triton.runtime.driver import driver
+
         given = rest[len(rest) - len(self.src.signature) :]
         compiled = Compiled(self.src, self.metadata, function, self.target)
-        self.driver.launch(compiled, (int(x), int(y), int(z)), given)
+        launch: Launch = driver.active.launch  # of a later driver, when this one is gone
+        launch(compiled, (int(x), int(y), int(z)), given)
 
 
 class _Utils:
@@ -149,7 +151,7 @@ class _Utils:
 
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:
         """Limits of the device; Triton asks for LDS and multiprocessors."""
-        target = self.driver.targets[min(device, len(self.driver.targets) - 1)]
+        target = self.driver.target
         units, wave, shared, name = pose.properties(target)
         return {
             "max_shared_mem": shared,
