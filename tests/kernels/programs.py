@@ -80,3 +80,9 @@ def doubled(x_ptr, out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
         tl.store(out_ptr + i, 2 * tl.load(x_ptr + i))
     else:
         tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def strided(x_ptr, out_ptr, n):
+    for i in range(tl.program_id(0), n, tl.num_programs(0)):
+        tl.store(out_ptr + i, tl.load(x_ptr + i) + tl.num_programs(1))

@@ -100,6 +100,16 @@ def test_heuristics_and_a_one_among_the_arguments(examined: Any) -> None:
     assert verdicts(record) == {"gfx1100": Verdict.HELD}
 
 
+def test_the_number_of_programs_is_known(examined: Any) -> None:
+    def work() -> None:
+        x = torch.arange(10, dtype=torch.int32, device="cuda")
+        out = torch.zeros_like(x)
+        p.strided[(3, 2)](x, out, 10)
+        assert torch.equal(out, x + 2)
+
+    assert verdicts(examined(work)) == {"gfx1100": Verdict.HELD}
+
+
 def test_views_and_shared_memory(examined: Any) -> None:
     def work() -> None:
         base = torch.randn(1000, device="cuda")
