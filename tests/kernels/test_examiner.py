@@ -215,9 +215,7 @@ def test_nothing_launched(examined: Any) -> None:
     assert "launched no Triton kernel" in told.reason
 
 
-def test_a_damaged_program_is_called_wrong(
-    examined: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_program_is_called_wrong(examined: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that gets one instruction wrong at 4 warps: the interpreter and others object."""
     from triton.backends import backends
 

@@ -9,8 +9,6 @@ import pytest
 
 triton = pytest.importorskip("triton", reason="the launch hook needs the triton wheel")
 import torch
-from tests.kernels.programs import add, generated, softmax, whole_sum
-from tests.kernels.virtual_card import TARGET, card
 
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.finding import Verdict
@@ -19,6 +17,8 @@ from reefwatch.gather.instrument import Tools
 from reefwatch.gather.kernels.launches import Launches
 from reefwatch.judge import engine
 from reefwatch.judge import kernels as judge
+from tests.kernels.programs import add, generated, softmax, whole_sum
+from tests.kernels.virtual_card import TARGET, card
 
 
 class Sink:

@@ -33,7 +33,10 @@ def said(*witnesses: Any, **more: Any) -> kernels.Said:
         ([witness("interpreter", False), witness("warps", True)], UNPROVEN),
         # the interpreter is wrong for some dtypes: another version's word outweighs it
         ([witness("interpreter", False), witness("version", True)], HELD),
-        ([witness("interpreter", False), witness("version", False, backed=["interpreter"])], BROKEN),
+        (
+            [witness("interpreter", False), witness("version", False, backed=["interpreter"])],
+            BROKEN,
+        ),
         # two that contradict the result and each other prove nothing
         ([witness("interpreter", False), witness("version", False)], UNPROVEN),
         ([witness("interpreter", False), witness("warps", False, backed=["interpreter"])], BROKEN),
@@ -102,16 +105,12 @@ def severity(case: Case, code: str) -> Severity:
 def test_a_report_of_one_build_is_a_warning_and_with_a_clean_build_an_error() -> None:
     alone = Case.of(example(subject__reports=[RACE]), **kernels.FACTS)
     assert severity(alone, "KERN002") is Severity.WARNING
-    beside = Case.of(
-        example(subject__reports=[RACE]), example(version="3.9.0"), **kernels.FACTS
-    )
+    beside = Case.of(example(subject__reports=[RACE]), example(version="3.9.0"), **kernels.FACTS)
     assert severity(beside, "KERN002") is Severity.ERROR
 
 
 def test_another_launch_is_no_other_build() -> None:
-    case = Case.of(
-        example(subject__reports=[RACE]), example(launch=2), **kernels.FACTS
-    )
+    case = Case.of(example(subject__reports=[RACE]), example(launch=2), **kernels.FACTS)
     assert severity(case, "KERN002") is Severity.WARNING
 
 
