@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from reefwatch.core.report import Report
 
@@ -42,8 +44,6 @@ def pytest_load_initial_conftests(early_config: Any, parser: Any, args: Any) -> 
     given = early_config.known_args_namespace
     if not getattr(given, _OPTION, ""):
         return
-    import pytest
-
     from reefwatch.core.errors import ReefwatchError
 
     try:
@@ -75,6 +75,7 @@ class _Bench:
         place = (str(item.path), int(item.location[1] or 0) + 1)
         self.bench.end(item.nodeid, error, place)
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """What a worker of pytest-xdist saw."""
         from reefwatch.experiments.kernels.matrix import Column

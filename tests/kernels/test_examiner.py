@@ -1,5 +1,6 @@
 """Launches on the virtual GPU: captured, run, held against witnesses, written back."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 from collections.abc import Callable

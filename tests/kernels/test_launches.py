@@ -1,5 +1,6 @@
 """The launch hook, on a card that is the virtual GPU."""
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import time
@@ -98,7 +99,7 @@ def test_a_large_grid_is_sampled_and_only_what_was_written_is_compared(hooked):
 
 
 def test_a_wrong_value_needs_a_second_witness(hooked):
-    """Every launch of 4 warps is damaged; the interpreter and other warps agree on the right one."""
+    """Launches of 4 warps are damaged; the interpreter and 2 warps agree on the right result."""
 
     def damage(compiled, contents):
         if compiled.warps == 4:

@@ -14,7 +14,7 @@ from reefwatch.gather.kernels import interpreted, source, values
 SEED = 11
 """Of the random wave order."""
 SHUFFLED = 60_000
-"""Instructions of waves up to which a launch is run in random order too: a wave at a time is slow."""
+"""Instructions of waves up to which a launch runs in random order too: a wave at a time is slow."""
 
 
 def examine(
