@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reefwatch.core.finding import Severity, Verdict
-from reefwatch.core.record import Case, Record
+from reefwatch.core.record import Case, Event, Record
 from reefwatch.judge import engine, kernels
 from reefwatch.judge.kernels import example, witness
 from reefwatch.show import kernel_issue, kernel_verdicts
@@ -62,6 +62,28 @@ def test_an_assert_of_the_file_is_a_second_witness() -> None:
     assert kernels.launch(row, "gfx1100", row["subjects"]["gfx1100"], failed).verdict is BROKEN
     other = {"kind": "ValueError", "unit": "main"}
     assert kernels.launch(row, "gfx1100", row["subjects"]["gfx1100"], other).verdict is UNPROVEN
+
+
+BF16 = [["a_ptr", "bf16", [16, 16]]]
+
+
+def test_the_interpreter_is_no_witness_for_bf16_products() -> None:
+    told = [witness("interpreter", False), witness("warps", True), witness("target", True)]
+    assert said(*told, subject__dot=True, arguments=BF16).verdict is HELD
+    assert said(*told, subject__dot=False, arguments=BF16).verdict is UNPROVEN
+    assert said(*told[:2], subject__dot=True, arguments=BF16).verdict is UNPROVEN
+    # nor with Triton's own IR: masks are folded in right programs too
+    ir = {"subject__dot": True, "subject__compares": [2, 1], "arguments": BF16}
+    assert said(*told[:1], **ir).verdict is UNPROVEN
+
+
+def test_a_passing_assert_counts_for_what_was_written_back() -> None:
+    unit = Event("kernels.unit", {"unit": "main", "ok": True, "asserts": True, "version": "3.7.1"})
+    row = example(subject__witnesses=[witness("warps", True)])
+    both = dict.fromkeys(("gfx1100", "gfx942"), row.data["subjects"]["gfx1100"])
+    case = Case.of(unit, Event("kernels.launch", {**row.data, "subjects": both}), **kernels.FACTS)
+    found = {one.target: one.verdict for one in kernels.verdicts(case)}
+    assert found == {"gfx1100": HELD, "gfx942": UNPROVEN}
 
 
 def test_what_was_not_run_is_unproven_with_its_reason() -> None:

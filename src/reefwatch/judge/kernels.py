@@ -19,6 +19,8 @@ from reefwatch.core.record import Case, Event
 
 Row = Mapping[str, Any]
 STRONG = ("reference", "interpreter", "version")
+WEAK = ("target", "warps", "the file's own assert")
+"""Two of these together hold a result: they share a compiler, or are about the whole file."""
 _WORST = (Verdict.BROKEN, Verdict.UNPROVEN, Verdict.HELD)
 
 
@@ -58,10 +60,16 @@ def failed_units(case: Case) -> dict[tuple[str, str], Row]:
 def launches(case: Case) -> Iterator[Said]:
     """The verdict on every examined launch, on each of its targets."""
     units = failed_units(case)
+    passed = {
+        (str(e.data.get("version")), str(e.data.get("unit")))
+        for e in case.rows("kernels.unit")
+        if e.data.get("ok") and e.data.get("asserts")
+    }
     for row in rows(case):
-        failed = units.get((str(row["version"]), str(row["unit"])))
-        for target, subject in row.get("subjects", {}).items():
-            yield launch(row, target, subject, failed)
+        unit = (str(row["version"]), str(row["unit"]))
+        for n, (target, subject) in enumerate(row.get("subjects", {}).items()):
+            # the first target's result is what was written back, and so what an assert saw
+            yield launch(row, target, subject, units.get(unit), unit in passed and n == 0)
 
 
 def verdicts(case: Case) -> list[Said]:
@@ -72,8 +80,10 @@ def verdicts(case: Case) -> list[Said]:
     return [min(group, key=lambda said: _WORST.index(said.verdict)) for group in grouped.values()]
 
 
-def launch(row: Row, target: str, subject: Row, failed: Row | None = None) -> Said:
-    """The verdict on one launch on one target."""
+def launch(
+    row: Row, target: str, subject: Row, failed: Row | None = None, passed: bool = False
+) -> Said:
+    """The verdict on one launch on one target; `passed`: the file's asserts saw it and held."""
     who = (str(row["kernel"]), str(row["version"]), target)
     status = str(subject.get("status"))
     if status != "ran":
@@ -83,9 +93,11 @@ def launch(row: Row, target: str, subject: Row, failed: Row | None = None) -> Sa
     said = list(subject.get("witnesses", ()))
     against = [one for one in said if not one["agrees"]]
     by = tuple(dict.fromkeys(one["kind"] for one in said if one["agrees"]))
+    by += ("the file's own assert",) if passed else ()
     ir = _missing_compare(subject)
     asserted = failed is not None and failed.get("kind") == "AssertionError"
-    kinds = agreed(against, ir, asserted)
+    odd = doubtful(row, subject)
+    kinds = agreed([w for w in against if not (odd and w["kind"] == "interpreter")], ir, asserted)
     if len(kinds) >= 2:
         told = f"contradicted by {listed(kinds)}"
         return Said(*who, Verdict.BROKEN, told, tuple(against), by, row, ir)
@@ -96,11 +108,12 @@ def launch(row: Row, target: str, subject: Row, failed: Row | None = None) -> Sa
     if against:
         names = listed(dict.fromkeys(one["name"] for one in against))
         told = f"{names} alone says otherwise: one witness is no proof"
-        if {one["kind"] for one in against} == {"interpreter"} and {"version", "reference"} & {*by}:
-            told = f"Triton's interpreter alone says otherwise; {listed(by)} agree"
+        enough = {"version", "reference"} & {*by} or (odd and len({*by} & {*WEAK}) >= 2)
+        if {one["kind"] for one in against} == {"interpreter"} and enough:
+            told = f"Triton's interpreter alone says otherwise{odd}; {listed(by)} agree"
             return Said(*who, Verdict.HELD, told, tuple(against), by, row, ir)
         return Said(*who, Verdict.UNPROVEN, told, tuple(against), by, row, ir)
-    if not set(by) & {*STRONG} and len(set(by) & {"target", "warps"}) < 2:
+    if not set(by) & {*STRONG} and len(set(by) & {*WEAK}) < 2:
         why = str(row.get("interpreter") or "no other build could be run")
         told = f"no independent witness ({why})"
         return Said(*who, Verdict.UNPROVEN, told, (), by, row, ir)
@@ -121,6 +134,13 @@ def agreed(against: Iterable[Row], ir: str, asserted: bool) -> list[str]:
     if kinds and ir:
         kinds.append("Triton's own IR")
     return kinds
+
+
+def doubtful(row: Row, subject: Row) -> str:
+    """Why Triton's interpreter is no witness here; "" when it is one."""
+    if subject.get("dot") and any(one[1] == "bf16" for one in row.get("arguments", ())):
+        return ", which multiplies bf16 as raw bits"
+    return ""
 
 
 def backed(against: Iterable[Row]) -> bool:

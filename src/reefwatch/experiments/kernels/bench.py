@@ -10,7 +10,7 @@ from typing import Any
 
 from reefwatch.core.errors import UsageError
 from reefwatch.core.record import Record
-from reefwatch.experiments.kernels import driver, matrix
+from reefwatch.experiments.kernels import driver, matrix, program
 from reefwatch.experiments.kernels.examiner import Examiner, Limits, NotRun
 from reefwatch.experiments.kernels.pose import Pose
 
@@ -50,6 +50,8 @@ class Bench:
     def end(self, unit: str, error: BaseException | None, place: tuple[str, int]) -> None:
         """A test has ended."""
         told: dict[str, Any] = {"unit": unit, "ok": error is None, "error": "", "kind": ""}
+        file = Path(place[0])
+        told["asserts"] = file.suffix == ".py" and file.exists() and program.asserting(file)
         if error is not None:
             line = " ".join(str(error).split())[:300]
             told |= {
