@@ -65,7 +65,7 @@ def liger(environment: dict[str, str]) -> bool:
         command = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target"]
         subprocess.run([*command, str(folder), "liger-kernel", "transformers"], check=True)
     path = os.pathsep.join([environment["PYTHONPATH"], str(folder)])
-    program = ROOT / "tests" / "kernels" / "thirdparty" / "liger.py"
+    program = ROOT / "tests" / "kernels" / "thirdparty" / "liger_suite.py"
     done = subprocess.run(
         [sys.executable, "-m", "reefwatch", "kernels", str(program), "--triton", TRITON, "--json",
          "--launches", "1"],
