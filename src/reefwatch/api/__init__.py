@@ -40,6 +40,7 @@ def run(
     noise: int = 0,
     light: bool = False,
     most: int | None = None,
+    kernels: bool = False,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -75,6 +76,7 @@ def run(
         light=light,
         noise=noise,
         most=most,
+        kernels=kernels,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:

@@ -49,6 +49,8 @@ class Settings:
     """Seed of the noise on the first step's floats; 0 for none."""
     most: int | None = None
     """Bytes that a reference may have."""
+    kernels: bool = False
+    """Hold the first launches of Triton kernels against witnesses."""
 
     @staticmethod
     def of(
@@ -67,6 +69,7 @@ class Settings:
         light: bool = False,
         noise: int = 0,
         most: int | None = None,
+        kernels: bool = False,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
@@ -88,6 +91,7 @@ class Settings:
             bool(light),
             int(noise),
             most,
+            bool(kernels),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -99,6 +103,7 @@ class Settings:
             "strict": list(self.strict),
             "scrub": self.scrub,
             "truth": self.truth,
+            "kernels": self.kernels,
             "record": None if self.record is None else str(self.record),
             "against": None if self.against is None else str(self.against),
         }

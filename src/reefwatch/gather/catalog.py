@@ -28,6 +28,7 @@ ASKED = {
     "reference_writer": ("numerics.reference", "Recorder"),
     "against": ("numerics.reference", "Follower"),
     "truth": ("numerics.truth", "Truth"),
+    "kernels": ("kernels.launches", "Launches"),
 }
 """Those that an option asks for, by its name; last, so that they see what the others left alone."""
 

@@ -157,10 +157,13 @@ def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
     """The checks that can say something of these records.
 
     A profiler trace and a watched run have no fact in common, so neither is judged by the other's
-    checks.
+    checks. Kernels are judged where their launches were looked at.
     """
     traced = any(record.header.get("kind") == "trace" for record in records)
-    return tuple(check for check in load() if _of_trace(check) == traced)
+    fitting = [check for check in load() if _of_trace(check) == traced]
+    if any(name.startswith("kernels.") for record in records for name in record.facts):
+        return tuple(fitting)
+    return tuple(check for check in fitting if check.contract != "kernels")
 
 
 def _of_trace(check: Check) -> bool:

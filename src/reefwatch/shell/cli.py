@@ -45,7 +45,11 @@ VERBS = (
     Verb("bisect", "the first environment that leaves the reference, and the op"),
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
     Verb("compile-check", "does compiled code compute what the model says"),
-    Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
+    Verb(
+        "kernels",
+        "Triton kernels on a virtual AMD GPU, against independent witnesses",
+        _COMMANDS + "kernels",
+    ),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
     Verb("dist", "collectives and parallel training do what they promise"),
     Verb("ci", "workflow files for ROCm runners; an upstream suite under watch", _COMMANDS + "ci"),

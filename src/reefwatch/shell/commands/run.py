@@ -39,6 +39,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compute each op of the exam once more, in float64 (give it time: --exam 60s)",
     )
+    made.add_argument(
+        "--kernels",
+        action="store_true",
+        help="hold the first launches of each Triton kernel against witnesses, on the card",
+    )
     made.add_argument("--record", metavar="REF", help="record a reference of this run here")
     made.add_argument(
         "--perturb",
@@ -175,6 +180,7 @@ def main(argv: list[str]) -> int:
         noise=given.noise,
         light=given.light,
         most=given.max_size,
+        kernels=given.kernels,
         policy=options.policy(given),
         exports={
             kind: path
