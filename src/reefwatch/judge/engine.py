@@ -156,15 +156,18 @@ def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
 def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
     """The checks that can say something of these records.
 
-    A profiler trace and a watched run have no fact in common, so neither is judged by the other's
-    checks.
+    A profiler trace, a trial of several ranks and a watched run have no fact in common, so none is
+    judged by the checks of another.
     """
-    traced = any(record.header.get("kind") == "trace" for record in records)
-    return tuple(check for check in load() if _of_trace(check) == traced)
+    kinds = {str(record.header.get("kind", "")) for record in records}
+    kind = next((kind for kind in ("trace", "dist") if kind in kinds), "")
+    return tuple(check for check in load() if _kind(check) == kind)
 
 
-def _of_trace(check: Check) -> bool:
-    return any(name.startswith("trace.") for name in check.needs)
+def _kind(check: Check) -> str:
+    """The kind of record that a check is about, by the facts that it needs."""
+    heads = {name.partition(".")[0] for name in check.needs}
+    return next((kind for kind in ("trace", "dist") if kind in heads), "")
 
 
 def judge(

@@ -47,7 +47,7 @@ VERBS = (
     Verb("compile-check", "does compiled code compute what the model says"),
     Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
-    Verb("dist", "collectives and parallel training do what they promise"),
+    Verb("dist", "collectives and parallel training do what they promise", _COMMANDS + "dist"),
     Verb("ci", "workflow files for ROCm runners; an upstream suite under watch", _COMMANDS + "ci"),
 )
 """All verbs of the product, in the order of the help."""
