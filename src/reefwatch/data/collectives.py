@@ -41,5 +41,18 @@ FORMS = (
     "objects",
     "barrier",
 )
-PHASES = ("matrix", "subgroups")
+PHASES = (
+    "matrix",
+    "subgroups",
+    "concurrency",
+    "replay",
+    "ddp",
+    "fsdp",
+    "training",
+    "tensor",
+    "checkpoints",
+    "bandwidth",
+    "large",
+    "mismatch",
+)
 """In the order in which they are run."""
