@@ -40,6 +40,7 @@ def run(
     noise: int = 0,
     light: bool = False,
     most: int | None = None,
+    hang: float = 60.0,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -75,6 +76,7 @@ def run(
         light=light,
         noise=noise,
         most=most,
+        hang=hang,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -273,6 +275,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
         plan["strict"],
         scrub=plan["scrub"],
         truth=plan.get("truth", False),
+        hang=plan.get("hang", 60.0),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

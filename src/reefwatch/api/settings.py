@@ -19,7 +19,7 @@ CLAIMS = {
     "fp16-mixed": "fp16-mixed 16-mixed",
 }
 """Each precision that can be claimed, with its words (Lightning's `precision=` among them)."""
-STRICT = ("precision", "loop")
+STRICT = ("precision", "loop", "dist")
 """The contracts that can raise at the first breach; those of judge/strict.py."""
 
 
@@ -49,6 +49,8 @@ class Settings:
     """Seed of the noise on the first step's floats; 0 for none."""
     most: int | None = None
     """Bytes that a reference may have."""
+    hang: float = 60.0
+    """Seconds without a step or a collective, in a run of several ranks, before that is told."""
 
     @staticmethod
     def of(
@@ -67,10 +69,13 @@ class Settings:
         light: bool = False,
         noise: int = 0,
         most: int | None = None,
+        hang: float = 60.0,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
             raise UsageError(f"the exam's allowance is in seconds, from 0 on, not {exam}")
+        if not hang > 0:
+            raise UsageError(f"the allowance for a hang is in seconds, above 0, not {hang}")
         if not 0 <= budget < 1:
             raise UsageError(f"the budget is a share from 0% to below 100%, not {budget:.0%}")
         return Settings(
@@ -88,6 +93,7 @@ class Settings:
             bool(light),
             int(noise),
             most,
+            float(hang),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -99,6 +105,7 @@ class Settings:
             "strict": list(self.strict),
             "scrub": self.scrub,
             "truth": self.truth,
+            "hang": self.hang,
             "record": None if self.record is None else str(self.record),
             "against": None if self.against is None else str(self.against),
         }

@@ -136,7 +136,7 @@ def _captured(bench: Bench) -> Row:
     buffer = torch.zeros(4099, device=bench.device)
     dist.all_reduce(buffer)
     cuda.synchronize()
-    graph: Any = cuda.CUDAGraph()
+    graph = bench.torch.cuda.CUDAGraph()
     with cuda.graph(graph):
         dist.all_reduce(buffer)
     bad = []
@@ -172,7 +172,7 @@ def _shape(bench: Bench, group: Any) -> Any:
 
 def _order(bench: Bench, group: Any) -> Any:
     tensor = torch.full((8,), float(bench.rank + 1), device=bench.device)
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: dist.all_reduce(tensor, group=group),
         lambda: dist.broadcast(tensor, 0, group=group),
     ]

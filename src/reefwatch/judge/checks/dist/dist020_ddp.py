@@ -11,7 +11,7 @@ from reefwatch.judge.dist_steps import Row, case, covers, doubt, findings, row
 
 
 def _wanted(row: Row) -> bool:
-    return bool(row["phase"] == "ddp")
+    return bool(row["phase"] == "ddp" and "beyond" not in row["name"])
 
 
 def _what(row: Row) -> str:
