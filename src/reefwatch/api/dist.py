@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reefwatch.api.settings import Settings
 from reefwatch.core import launch
 from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
+
+if TYPE_CHECKING:
+    from reefwatch.experiments.dist.run import Part
 
 BACKENDS = ("gloo", "nccl")
 LEVELS = ("quick", "full")
@@ -75,7 +78,8 @@ class Told:
 
     report: Report | None
     """None where another rank shows it."""
-    farewell: Callable[[], None] = field(default=lambda: None)
+    agree: Callable[[int | None], int] = field(default=lambda code: code or 0)
+    """Makes the exit code of the one that shows the report that of all; to be called once."""
 
 
 def quiet() -> None:
@@ -108,7 +112,13 @@ def take_part(
     except BaseException:
         part.farewell(0.0)
         raise
-    return Told(report, lambda: part.farewell(_GRACE))
+    return Told(report, lambda code: _ended(part, code))
+
+
+def _ended(part: Part, code: int | None) -> int:
+    agreed = part.agree(code, _GRACE)
+    part.farewell(_GRACE)
+    return agreed
 
 
 def start(words: Sequence[str], nproc: int, say: Callable[[str], None], setup: float = 60.0) -> int:

@@ -88,7 +88,9 @@ class Agent:
         self._stopped = True
 
     def _end(self, trouble: Row) -> None:
-        self.trouble.append({"step": -1, "name": "", "kind": "lost", "at": "", **trouble})
+        self.trouble.append(
+            {"step": -1, "name": "", "kind": "lost", "at": "", "lost": [], **trouble}
+        )
         self.ended = self.ended or trouble["words"]
 
     def _generation(self, number: int, start: int) -> int | None:
@@ -149,14 +151,8 @@ class Agent:
         elif silent > patience:
             self._propose(number, {"why": f"no end within {patience:g} s", "step": last})
         for rank in self._stale():
-            self._propose(
-                number,
-                {
-                    "why": f"gave no sign for {_STALE:g} s{self._kernel(rank)}",
-                    "step": last,
-                    "rank": rank,
-                },
-            )
+            why = self._kernel(rank) or f"gave no sign for {_STALE:g} s"
+            self._propose(number, {"why": why, "step": last, "rank": rank})
 
     def _beat(self) -> None:
         now = time.monotonic()
@@ -177,7 +173,7 @@ class Agent:
                 seen = self._control.get(f"beat/{rank}") or ""
                 told = told if seen == told[0] else (seen, now)
                 self._beats[rank] = told
-            if now - told[1] > _STALE:
+            if now - told[1] > _STALE or "is gone" in self._kernel(rank):
                 lost.append(rank)
         return lost
 
@@ -187,10 +183,15 @@ class Agent:
         if about.get("host") != os.uname().nodename:
             return ""
         return {
-            "T": ": its process is stopped (SIGSTOP)",
-            "": ": its process is gone",
-            "Z": ": its process is gone",
+            "T": "is stopped (SIGSTOP)",
+            "": "is gone: its process was killed or ended",
+            "Z": "is gone: its process was killed or ended",
         }.get(state(about["pid"]), "")
+
+    def present(self) -> set[int]:
+        """The ranks that came and were not lost."""
+        lost = {rank for trouble in self.trouble for rank in trouble.get("lost", ())}
+        return set(self.ranks) - lost
 
     def alive(self) -> set[int]:
         """The ranks on this host whose agents run."""
@@ -202,7 +203,7 @@ class Agent:
         }
 
     def _others(self) -> str:
-        gone = [r for r in self.ranks if r != self._launch.rank and "gone" in self._kernel(r)]
+        gone = [r for r in self.ranks if r != self._launch.rank and "is gone" in self._kernel(r)]
         return f": {_ranks(gone)} died" if gone else ""
 
     def _propose(self, number: int, why: Row) -> None:
@@ -226,11 +227,13 @@ class Agent:
         self._beat()
         mine = child.where(2.0)
         child.end()
-        told = self._control.all(f"dump/{number}", json.dumps(mine), 8.0)
+        gone = {r for r in self.ranks if "is gone" in self._kernel(r)}
+        told = self._control.all(f"dump/{number}", json.dumps(mine), 8.0, set(self.ranks) - gone)
         dumps = {rank: json.loads(text) for rank, text in told.items()}
         if self._launch.rank == min(dumps):
             names = {n: f"{step.phase} {step.name}" for n, step in enumerate(self.steps)}
-            made = diagnosis.told(stop, dumps, names, self._launch.world)
+            kernel = {r: self._kernel(r) for r in range(self._launch.world) if r not in dumps}
+            made = diagnosis.told(stop, dumps, names, self._launch.world, kernel)
             self._control.set(f"verdict/{number}", json.dumps(made))
         text = self._control.wait(f"verdict/{number}", 8.0)
         if text is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -120,12 +120,14 @@ class Control:
             time.sleep(0.02)
         return value
 
-    def all(self, name: str, value: str | None, seconds: float) -> dict[int, str]:
-        """What each rank says under a name, of those that say it in time."""
+    def all(
+        self, name: str, value: str | None, seconds: float, ranks: Iterable[int] | None = None
+    ) -> dict[int, str]:
+        """What each rank (or each of `ranks`) says under a name, of those that say it in time."""
         if value is not None:
             self.set(f"{name}/{self.rank}", value)
         until, told = time.monotonic() + seconds, {}
-        for rank in range(self.world):
+        for rank in sorted(range(self.world) if ranks is None else ranks):
             got = self.wait(f"{name}/{rank}", max(0.0, until - time.monotonic()))
             if got is not None:
                 told[rank] = got

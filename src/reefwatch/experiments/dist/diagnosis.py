@@ -10,17 +10,22 @@ _STATES = {"T": "is stopped (SIGSTOP)", "t": "is stopped by a debugger", "D": "w
 
 
 def told(
-    stop: Mapping[str, Any], dumps: Mapping[int, Row], names: Mapping[int, str], world: int
+    stop: Mapping[str, Any],
+    dumps: Mapping[int, Row],
+    names: Mapping[int, str],
+    world: int,
+    kernel: Mapping[int, str] | None = None,
 ) -> Row:
-    """`{"step", "words", "ranks": to blame, "lost": without an answer, "at"}`.
+    """Who is to blame: `{"step", "words", "ranks": to blame, "lost": without an answer, "at"}`.
 
-    `dumps` holds the ranks whose agents answered; `names` the steps by number.
+    `dumps` holds the ranks whose agents answered; `names` the steps by number; `kernel` what is
+    known of the processes of ranks that did not answer.
     """
     lost = [rank for rank in range(world) if rank not in dumps]
     steps = [d["step"] for d in dumps.values() if d.get("step", -1) >= 0]
     step = min(steps, default=int(stop.get("step", -1)))
     name = names.get(step, "the start of the process group")
-    blamed, words = _blame(stop, dumps, lost)
+    blamed, words = _blame(stop, dumps, lost, kernel or {})
     waiting = [f"rank {r} {_stands(d)}" for r, d in sorted(dumps.items()) if r not in blamed]
     text = f"{name}: {words}" + (f"; {'; '.join(waiting[:4])}" if waiting else "")
     at = next((d["at"] for d in dumps.values() if d.get("at")), "")
@@ -28,14 +33,15 @@ def told(
 
 
 def _blame(
-    stop: Mapping[str, Any], dumps: Mapping[int, Row], lost: list[int]
+    stop: Mapping[str, Any], dumps: Mapping[int, Row], lost: list[int], kernel: Mapping[int, str]
 ) -> tuple[list[int], str]:
     dead = {r: d["exit"] for r, d in dumps.items() if d.get("exit")}
     if dead:
         return sorted(dead), ", ".join(f"rank {r} {why}" for r, why in sorted(dead.items()))
     if lost:
-        why = str(stop.get("why", "")) if stop.get("rank") in lost else "does not answer any more"
-        return lost, ", ".join(f"rank {r} {why or 'does not answer any more'}" for r in lost)
+        told = str(stop.get("why", "")) if stop.get("rank") in lost else ""
+        silent = told or "does not answer any more"
+        return lost, ", ".join(f"rank {r} {kernel.get(r) or silent}" for r in lost)
     still = {
         r: _STATES[d["state"]]
         for r, d in dumps.items()

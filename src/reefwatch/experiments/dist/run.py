@@ -83,7 +83,8 @@ class Part:
         """The records of all ranks that answer in time, this one among them."""
         told: dict[int, str] = {}
         with suppress(Gone):
-            told = self._control.all("record", json.dumps(_plain(mine)), seconds)
+            ranks = self._agent.present()
+            told = self._control.all("record", json.dumps(_plain(mine)), seconds, ranks)
         others = [_record(json.loads(text)) for rank, text in told.items() if rank != mine.rank]
         return sorted([mine, *others], key=lambda record: record.rank)
 
@@ -92,10 +93,21 @@ class Part:
         there = {record.rank for record in records} | self._agent.alive()
         return self._launch.rank == min(there)
 
+    def agree(self, code: int | None, seconds: float) -> int:
+        """The exit code of the rank that shows the report, on all ranks; 2 when it gave none."""
+        try:
+            if code is not None:
+                self._control.set("code", str(code))
+                return code
+            told = self._control.wait("code", seconds)
+        except Gone:
+            return 2 if code is None else code
+        return 2 if told is None else int(told)
+
     def farewell(self, seconds: float) -> None:
         """Wait for the others, so that none ends the store or the launch under them."""
         with suppress(Gone):
-            self._control.all("bye", "1", seconds)
+            self._control.all("bye", "1", seconds, self._agent.present())
         sys.stderr.flush()
 
 
@@ -112,6 +124,7 @@ def _plain(record: Record) -> Row:
         "facts": facts,
         "events": events,
         "complete": record.complete,
+        "remarks": list(record.remarks),
     }
 
 
@@ -123,4 +136,4 @@ def _record(plain: Row) -> Record:
         for name, told in plain["facts"].items()
     }
     events = tuple(Event("dist.step", data, id=number) for number, data in plain["events"])
-    return Record(plain["header"], facts, events, plain["complete"])
+    return Record(plain["header"], facts, events, plain["complete"], tuple(plain["remarks"]))

@@ -89,7 +89,7 @@ class Agreed(Instrument):
         key = ",".join(map(str, members))
         number = self._numbers[key] = self._numbers.get(key, 0) + 1
         store = self._stores.get(key) or self._store(dist, key)
-        at = "{}:{}".format(*user_place(4))
+        at = "{}:{}".format(*user_place())
         mine = signature(self._torch, name, args, kwargs)
         store.set(f"{number}/{rank}", json.dumps([mine, at]))
         keys = [f"{number}/{one}" for one in members]

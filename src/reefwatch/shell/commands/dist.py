@@ -87,10 +87,8 @@ def main(argv: list[str]) -> int:
             "nothing to try with one process: give --nproc 2, or start it with torchrun"
         )
     told = dist.take_part(wishes, given.out, not given.no_scrub, say)
-    code = 0
-    if told.report is not None:
-        code = _show(told.report, given)
-    told.farewell()
+    shown = None if told.report is None else _show(told.report, given)
+    code = told.agree(shown)
     if dist.CODE in os.environ:
         return 0
     return code
