@@ -124,7 +124,18 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-MATRIX = ["--phases", "matrix", "--level", "full", "--deadline", f"{DEADLINE}s", "--meet", "30s"]
+MATRIX = [
+    "--phases",
+    "matrix",
+    "--dtypes",
+    "float32,bfloat16,int64",
+    "--level",
+    "full",
+    "--deadline",
+    f"{DEADLINE}s",
+    "--meet",
+    "30s",
+]
 TINY = ["--phases", "concurrency", "--deadline", "20s", "--meet", "30s"]
 
 
@@ -216,7 +227,12 @@ SCENARIOS: dict[str, tuple[Callable[[], Launch], str, float, tuple[int, ...]]] =
         (),
     ),
     "masks differ by rank": (masked, r"HIP_VISIBLE_DEVICES differs", 60.0, ()),
-    "a full disk on one rank": (full_disk, r"(File too large|No space left)", 60.0, ()),
+    "a full disk on one rank": (
+        full_disk,
+        r"ends early \\((file too large|no space left)",
+        60.0,
+        (),
+    ),
 }
 """What is done, what must be said, the limit in seconds, and the ranks that have no exit code."""
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reefwatch.core.errors import UsageError
+from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.shell import options, screen
 from reefwatch.shell.cli import say
 
@@ -86,7 +86,12 @@ def main(argv: list[str]) -> int:
         raise UsageError(
             "nothing to try with one process: give --nproc 2, or start it with torchrun"
         )
-    told = dist.take_part(wishes, given.out, not given.no_scrub, say)
+    try:
+        told = dist.take_part(wishes, given.out, not given.no_scrub, say)
+    except ReefwatchError as error:
+        if here.rank:  # each rank tells what it alone cannot reach; rank 0 is told by the command
+            say(str(error))
+        raise
     shown = None if told.report is None else _show(told.report, given)
     code = told.agree(shown)
     if dist.CODE in os.environ:
