@@ -29,6 +29,12 @@ class Wrong:
     got: str
     want: str
     why: str = ""
+    mask: Any = None
+
+    def rows(self, of: int) -> list[int]:
+        """First and last rows, of a tensor with `of` rows, in which elements are wrong."""
+        places = self.mask.nonzero().flatten() // max(1, self.of // of)
+        return sorted({int(places[0]), int(places[-1])})
 
     def words(self) -> str:
         told = f"{self.count} of {self.of} elements are wrong, the first is {self.first}: {self.got} in place of {self.want}"
@@ -45,6 +51,8 @@ class Expected:
     """(values that are there, mask of the wrong ones) -> in words what they are."""
     bound: Any = None
     """Allowed distance per element; None asks for the same bits."""
+    label: str = ""
+    """Which part of the result this is."""
 
     def wrong(self) -> Wrong | None:
         got, want = self.got.detach().reshape(-1), self.want.reshape(-1)
@@ -69,7 +77,8 @@ class Expected:
             if not bool(mask[first:].all())
             else len(mask) - first
         )
-        why = self.explain(got, mask) if self.explain is not None else ""
+        told = self.explain(got, mask) if self.explain is not None else ""
+        why = ": ".join(part for part in (self.label, told) if part)
         return Wrong(
             count,
             len(mask),
@@ -78,6 +87,7 @@ class Expected:
             _text(got[first]),
             _text(want[first]),
             why,
+            mask,
         )
 
 
@@ -167,7 +177,8 @@ def _candidates(
 ) -> Iterator[tuple[Any, str]]:
     total, by = sum(each), len(each) if mean else 1
     for rank, part in enumerate(each):
-        yield part, f"was never reduced: it is what rank {names[rank]} gave"
+        other = f", rank {names[1 - rank]} is missing" if len(each) == 2 and not mean else ""
+        yield part, f"was never reduced: it is what rank {names[rank]} gave{other}"
     for rank, part in enumerate(each):
         yield (total - part) / by, f"rank {names[rank]} is missing in it"
         yield (total + part) / by, f"rank {names[rank]} is counted twice in it"

@@ -62,7 +62,8 @@ class Context:
             return self.block(a, b, n)
 
         explain = mover(make, self.world, slots, (source, slot), self.names)
-        return Expected(got, make(source, slot), explain)
+        label = f"the block of rank {self.names[source]}"
+        return Expected(got, make(source, slot), explain, label=label)
 
     def operands(self, n: int, *key: int) -> list[Any]:
         """What each rank gives to the reduction."""
@@ -267,9 +268,14 @@ def all_reduce_coalesced(c: Context) -> Iterator[Expected]:
     each = [c.operands(c.n + k, k) for k in range(3)]
     buffers = [c.arena.buffer(parts[c.rank], "tensor") for parts in each]
     manager = dist.distributed_c10d._coalescing_manager
-    with manager(group=c.group, device=torch.device(c.device), async_ops=True) as launched:
-        for buffer in buffers:
-            dist.all_reduce(buffer, c.reduce_op(), group=c.group)
+    try:
+        with manager(group=c.group, device=torch.device(c.device), async_ops=True) as launched:
+            for buffer in buffers:
+                dist.all_reduce(buffer, c.reduce_op(), group=c.group)
+    except Exception:  # torch then leaves the group collecting, and runs no later call of it
+        group = c.group or dist.distributed_c10d._get_default_group()
+        dist.distributed_c10d._world.pg_coalesce_state.pop(group, None)
+        raise
     launched.wait()
     for buffer, parts in zip(buffers, each, strict=True):
         yield c.summed(buffer, parts)

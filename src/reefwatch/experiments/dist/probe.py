@@ -111,6 +111,7 @@ def judged(
     steps: Sequence[int],
     rounding: float = 0.0,
     skip: Skips | None = None,
+    sharded: bool = False,
 ) -> Row | None:
     """What is wrong with full gradients after the micro-batches `steps`; None when nothing is.
 
@@ -121,6 +122,8 @@ def judged(
     for number, (grad, shape) in enumerate(zip(grads, shapes, strict=True)):
         wrong = _one(number, grad, shape, carried, world, steps, rounding, skip)
         if wrong is not None:
+            if sharded and grad is not None and "rows" in wrong:
+                wrong["why"] = _shards(wrong["rows"], shape[0], world) + wrong["why"]
             bad.append(f"{number} {'x'.join(map(str, shape))}")
             first = first or wrong
     if first is not None:
@@ -128,6 +131,17 @@ def judged(
         first["detail"] = f"parameters {which}: {first['detail']}"
         first["parameters"] = len(bad)
     return first
+
+
+def _shards(rows: list[int], of: int, world: int) -> str:
+    """In whose shard the wrong rows lie, as FSDP2 splits them; "" when in all."""
+    per = -(-of // world)
+    ranks = sorted({row // per for row in rows})
+    if len(ranks) == world:
+        return ""
+    return ("the shard of rank " if len(ranks) == 1 else "the shards of ranks ") + (
+        ", ".join(map(str, ranks)) + ": "
+    )
 
 
 def _one(
@@ -173,4 +187,5 @@ def _one(
         "wrong": told.count,
         "of": told.of,
         "run": told.run,
+        "rows": told.rows(shape[0]),
     }

@@ -227,7 +227,9 @@ def _fsdp2(
         grads = [
             None if u.p.grad is None else full(u.p.grad.to(bench.device)) for u in module.units()
         ]
-        told = gathered.wrong or probe.judged(grads, shapes, inside, bench.world, some, rounding)
+        told = gathered.wrong or probe.judged(
+            grads, shapes, inside, bench.world, some, rounding, sharded=not hybrid
+        )
         bad = bad or (None if told is None else {**told, "step": step})
     return bad or {"state": "right", "rule": _rule(bench, rounding)}
 
