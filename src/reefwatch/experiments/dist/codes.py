@@ -86,6 +86,7 @@ def addend(n: int, dtype: Any, rank: int, world: int, *key: int, device: Any = "
     most = ((1 << min(bits(dtype), 40)) - 1) // world
     values = drawn % (max(most, 1) + 1)
     if most == 0:
+        values = drawn & ((1 << bits(dtype)) - 1)
         values = torch.where(hashes(n, *key, 79, device=device) % world == rank, values, 0)
     if dtype.is_floating_point or dtype.is_complex:
         values = torch.where((drawn >> 50) & 1 > 0, -values, values)

@@ -177,8 +177,8 @@ def _candidates(
 ) -> Iterator[tuple[Any, str]]:
     total, by = sum(each), len(each) if mean else 1
     for rank, part in enumerate(each):
-        other = f", rank {names[1 - rank]} is missing" if len(each) == 2 and not mean else ""
-        yield part, f"was never reduced: it is what rank {names[rank]} gave{other}"
+        less = f", rank {names[1 - rank]} is missing" if len(each) == 2 and not mean else ""
+        yield part, f"was never reduced: it is what rank {names[rank]} gave{less}"
     for rank, part in enumerate(each):
         yield (total - part) / by, f"rank {names[rank]} is missing in it"
         yield (total + part) / by, f"rank {names[rank]} is counted twice in it"
