@@ -38,7 +38,8 @@ def tell(text: str) -> None:
 
 def rows_in(folder: str) -> list[dict[str, Any]]:
     """The rows of all ranks in a record's folder."""
-    lines = [line for file in Path(folder).glob("rank*.jsonl") for line in file.open()]
+    files = Path(folder).glob("rank*.jsonl")
+    lines = [line for file in files for line in file.read_text().splitlines()]
     return [json.loads(line)["data"] for line in lines if line.startswith('{"event":"dist.step"')]
 
 

@@ -88,4 +88,4 @@ def test_a_hang_is_told_and_what_comes_after_it_is_run(bars, reefwatch, tmp_path
     rows = bars.rows_in(str(tmp_path / "run"))
     states = {row["name"]: row["state"] for row in rows}
     assert states["broadcast float32"] == "hang" and states["barrier float32"] == "right"
-    assert any("forms.py" in str(row.get("detail")) for row in rows)
+    assert any("rank 1 at fault.py:6 bad" in str(row.get("detail")) for row in rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 from reefwatch.core.fact import Evidence
 from reefwatch.core.report import Report
+from reefwatch.show import bandwidth
 
 _STATES = ("right", "wrong", "unsupported", "error", "hang", "lost")
 _PHASES = 14
@@ -28,7 +29,7 @@ def render(report: Report) -> str:
         lines.append(
             f"{phase:<{_PHASES}}" + "".join(f"{count.get(s, 0) or '':>13}" for s in _STATES)
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + bandwidth.table(report)
 
 
 def phases(report: Report) -> dict[str, dict[str, int]]:

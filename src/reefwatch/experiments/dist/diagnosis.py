@@ -64,6 +64,10 @@ def _blame(
         return behind, f"{_ranks(behind)} did not come to it"
     if inside and len(inside) < len(dumps):
         return inside, f"{_ranks(inside)} did not come out of it, the others did"
+    places = {r: str(d.get("at") or "") for r, d in sorted(dumps.items())}
+    if len(set(places.values())) > 1:
+        each = ", ".join(f"rank {r} at {at or 'no known place'}" for r, at in places.items())
+        return sorted(dumps), f"no rank came out of it, and they stand at different places: {each}"
     return sorted(dumps), "no rank came out of it: the transport or a device stands still"
 
 
