@@ -1,7 +1,7 @@
 """A bank of mutants of collectives, DDP and FSDP2: `torchrun ... dist_mutants.py OUT SEED COUNT`.
 
-Each changes what one rank gives or gets, at one site, by one operator; the sites, ranks, steps and
-elements are drawn anew from the seed. Then the checks of `reefwatch dist` are run, and rank 0 writes
+Each changes what one rank gives or gets, at one site, by one operator; sites, ranks, steps and
+elements are drawn anew from the seed. Then the checks of `reefwatch dist` are run, and rank 0 tells
 for each mutant whether it was found and whether the rank was named, and the clean runs.
 """
 
@@ -69,7 +69,8 @@ class Fault:
             self.kind, f"FSDP2 {'all-gather' if self.kind == 'gather' else 'reduce-scatter'}"
         )
         when = "" if self.kind == "collective" else f", step {self.step}"
-        return f"{self.op} what rank {self.rank} {'gives' if self.side == 'given' else 'gets'} ({site}{when})"
+        does = "gives" if self.side == "given" else "gets"
+        return f"{self.op} what rank {self.rank} {does} ({site}{when})"
 
     def sums(self) -> bool:
         """True where what is given is added to what the others give: a flipped bit names nobody."""

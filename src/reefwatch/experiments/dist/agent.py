@@ -31,7 +31,7 @@ of a loaded machine."""
 
 
 class Told(ReefwatchError):
-    """This agent was told to end."""
+    """The launcher, or somebody, ended this agent."""
 
 
 class Agent:
@@ -69,7 +69,7 @@ class Agent:
                 self._end(
                     {
                         "ranks": absent,
-                        "words": f"{_ranks(absent)} did not appear within {self._plan['setup']:g} s",
+                        "words": f"{_ranks(absent)} did not appear in {self._plan['setup']:g} s",
                     }
                 )
                 return

@@ -43,7 +43,8 @@ class Arena:
             if bool(wrong.any()):
                 places = wrong.nonzero().flatten()
                 first, last = int(places[0]) - GUARD, int(places[-1]) - GUARD
-                return f"{len(places)} elements outside of the {what}, at {first} to {last} from its begin"
+                count = f"{len(places)} elements outside of the {what}"
+                return f"{count}, at {first} to {last} from its begin"
         return ""
 
 

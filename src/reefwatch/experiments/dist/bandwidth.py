@@ -1,4 +1,4 @@
-"""algbw and busbw of each collective by size, as nccl-tests and rccl-tests print them; pairs of links.
+"""algbw and busbw of each collective by size, as nccl-tests prints them; links of two ranks.
 
 Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 """

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class Child:
-    """One worker process. On the CPU it is forked, for a GPU it starts anew (HIP and CUDA ask so)."""
+    """One worker process: forked on the CPU, started anew for a GPU, as HIP and CUDA ask."""
 
     def __init__(self, plan: Row) -> None:
         self._out, out = os.pipe()

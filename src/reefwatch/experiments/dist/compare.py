@@ -37,7 +37,8 @@ class Wrong:
         return sorted({int(places[0]), int(places[-1])})
 
     def words(self) -> str:
-        told = f"{self.count} of {self.of} elements are wrong, the first is {self.first}: {self.got} in place of {self.want}"
+        count = f"{self.count} of {self.of} elements are wrong"
+        told = f"{count}, the first is {self.first}: {self.got} in place of {self.want}"
         return f"{told}; {self.why}" if self.why else told
 
 

@@ -34,7 +34,7 @@ class Part:
         """All steps; the record of this rank."""
         self._agent.run()
         self._agent.gather_ranks(2.0)
-        facts = {name: fact for name, fact in self._facts().items()}
+        facts = dict(self._facts())
         events = tuple(self._events())
         return Record(header, facts, events, complete=not self._agent.ended)
 

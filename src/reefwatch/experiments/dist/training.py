@@ -275,14 +275,18 @@ def _redistribute(bench: Bench) -> Row:
     bad = []
     for start in (Shard(0), Shard(1), Replicate()):
         placed = distribute_tensor(whole, mesh, [start])
-        for to in (Shard(0), Shard(1), Replicate()):
-            if not torch.equal(placed.redistribute(mesh, [to]).full_tensor(), whole):
-                bad.append(f"{start} to {to}")
+        bad += [
+            f"{start} to {to}"
+            for to in (Shard(0), Shard(1), Replicate())
+            if not torch.equal(placed.redistribute(mesh, [to]).full_tensor(), whole)
+        ]
     partial = DTensor.from_local(whole + bench.rank, mesh, [Partial()])
     want = whole * bench.world + sum(range(bench.world))
-    for to in (Shard(0), Shard(1), Replicate()):
-        if not torch.equal(partial.redistribute(mesh, [to]).full_tensor(), want):
-            bad.append(f"partial sum to {to}")
+    bad += [
+        f"partial sum to {to}"
+        for to in (Shard(0), Shard(1), Replicate())
+        if not torch.equal(partial.redistribute(mesh, [to]).full_tensor(), want)
+    ]
     if bad:
         return {"state": "wrong", "detail": f"wrong elements after {', '.join(bad)}", "why": bad[0]}
     return {"state": "right", "rule": "same bits"}

@@ -141,7 +141,9 @@ def diagnosed(told: Mapping[int, Row], world: int) -> str:
         where = ", ".join(f"rank {r} is at {told[r]['at'] or 'a place not known'}" for r in behind)
         return f"{_ranks(behind)} never came to collective {most}{what}: {where}"
     if silent:
-        return f"{_ranks(silent)} {'is' if len(silent) == 1 else 'are'} not stuck here or gave no sign; the others wait in collective {most}{what}"
+        are = "is" if len(silent) == 1 else "are"
+        told_by = f"the others wait in collective {most}{what}"
+        return f"{_ranks(silent)} {are} not stuck here or gave no sign; {told_by}"
     calls = {r: _call(row) for r, row in sorted(told.items())}
     if len(set(calls.values())) > 1:
         words = ", ".join(f"rank {r}{call}" for r, call in calls.items())

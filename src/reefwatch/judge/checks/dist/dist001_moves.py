@@ -39,15 +39,15 @@ def _what(row: Row) -> str:
 def moves(case: Case) -> Iterator[Finding]:
     """Collectives that move data bring each rank the right elements.
 
-    Every element is a hash of the case, the source rank, the slot and the index, and the result must
-    have the same bits; what is wrong is matched against the blocks of all ranks. Objects and barriers
-    are among them.
+    Every element is a hash of the case, the source rank, the slot and the index, and the result
+    must have the same bits; what is wrong is matched against the blocks of all ranks. Objects and
+    barriers are among them.
 
     Why: a wrong block trains on, without an error; constant data would not show it.
-    Fix: update the library (RCCL, NCCL) or torch; `NCCL_PROTO`, `NCCL_ALGO` and
-    `NCCL_P2P_DISABLE` tell which path is at fault.
-    Source: https://github.com/ROCm/legacy-rocm-build/issues/6565 (all_gather and reduce_scatter wrong,
-    all_reduce right)
+    Fix: update the library (RCCL, NCCL) or torch; `NCCL_PROTO`, `NCCL_ALGO` and `NCCL_P2P_DISABLE`
+    tell which path is at fault.
+    Source: https://github.com/ROCm/legacy-rocm-build/issues/6565 (all_gather and reduce_scatter
+    wrong, all_reduce right)
     """
     yield from findings(
         case,

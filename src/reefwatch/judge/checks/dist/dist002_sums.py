@@ -38,10 +38,10 @@ def _what(row: Row) -> str:
 def sums(case: Case) -> Iterator[Finding]:
     """Reductions over ranks are exact.
 
-    The addends are integers so small that each partial sum has a place in the dtype: the result must
-    have the same bits in any order. Only AVG over a number of ranks that is no power of two may be off,
-    by the rounding of 1/W. A wrong result is matched against a rank that is missing, counted twice,
-    scaled, or not reduced at all.
+    The addends are integers so small that each partial sum has a place in the dtype: the result
+    must have the same bits in any order. Only AVG over a number of ranks that is no power of two
+    may be off, by the rounding of 1/W. A wrong result is matched against a rank that is missing,
+    counted twice, scaled, or not reduced at all.
 
     Why: gradients are summed this way; a wrong sum is a wrong step on every rank.
     Fix: update the library (RCCL, NCCL) or torch.

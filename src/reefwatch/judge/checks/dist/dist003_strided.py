@@ -48,10 +48,11 @@ def _what(row: Row) -> str:
 def strided(case: Case) -> Iterator[Finding]:
     """Tensors that are not contiguous come out right or are refused.
 
-    Each form is also run on every second element of a larger buffer, whose other elements are guards.
+    Each form is also run on every second element of a larger buffer, whose other elements are
+    guards.
 
-    Why: gloo takes the first elements in memory as if the tensor were contiguous: other elements are
-    sent or written over, and no error is raised.
+    Why: gloo takes the first elements in memory as if the tensor were contiguous: other elements
+    are sent or written over, and no error is raised.
     Fix: call `.contiguous()` before the collective and copy the result back.
     Source: https://github.com/pytorch/pytorch/issues/192920
     """

@@ -35,8 +35,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def mismatch(case: Case) -> Iterator[Finding]:
     """Calls that do not fit together are refused.
 
-    Rank 0 calls with another dtype, operation, shape or order than the others, in a group of its own.
-    An error on any rank, also after a time-out, counts as refused.
+    Rank 0 calls with another dtype, operation, shape or order than the others, in a group of its
+    own. An error on any rank, also after a time-out, counts as refused.
 
     Why: a result that is wrong on each rank comes back at once, and nothing is raised.
     Fix: `reefwatch run --strict=dist` agrees each call's signature first;

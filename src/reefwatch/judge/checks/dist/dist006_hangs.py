@@ -59,8 +59,8 @@ def hangs(case: Case) -> Iterator[Finding]:
 
     Why: a job that hangs costs its whole allocation, and the backend's own time-out names nobody.
     Fix: look at the rank that is named first; `NCCL_DEBUG=INFO` there tells its transport.
-    Source: https://github.com/pytorch/pytorch/issues/97191 (the backend's watchdog does not end the
-    job)
+    Source: https://github.com/pytorch/pytorch/issues/97191 (the backend's watchdog does not end
+    the job)
     """
     for told in case.value("dist.trouble"):
         words = "a process was lost" if told["kind"] == "lost" else "it did not end"
@@ -75,7 +75,8 @@ def hangs(case: Case) -> Iterator[Finding]:
         row = event.data
         if row["state"] == "error":
             yield Finding(
-                f"{row['phase']} {row['name']} failed on some ranks only ({row.get('others', '')}): {row['detail']}",
+                f"{row['phase']} {row['name']} failed on some ranks only "
+                f"({row.get('others', '')}): {row['detail']}",
                 (Evidence("dist.step", dict(row), source="each rank's own word"),),
                 Place(op=str(row.get("form") or row["name"])),
                 why="the next collective is then out of step",

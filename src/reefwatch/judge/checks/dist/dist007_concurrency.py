@@ -42,8 +42,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def concurrency(case: Case) -> Iterator[Finding]:
     """Collectives of several groups at once are right.
 
-    Two groups in flight together and groups that are made anew, each with several rounds; on a GPU also
-    two streams, and a captured graph.
+    Two groups in flight together and groups that are made anew, each with several rounds; on a GPU
+    also two streams, and a captured graph.
 
     Why: tensor, context and data parallel collectives of one step run at the same time, and a
     communicator's first call may read what its start has not finished.

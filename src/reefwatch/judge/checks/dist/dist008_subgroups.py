@@ -33,8 +33,8 @@ def subgroups(case: Case) -> Iterator[Finding]:
 
     The forms are run in two groups at the same time, one of them with its ranks in reversed order.
 
-    Why: tensor, pipeline and hybrid sharding run in such groups; a rank of the group is not the rank of
-    the job.
+    Why: tensor, pipeline and hybrid sharding run in such groups; a rank of the group is not the
+    rank of the job.
     Fix: update the backend's library or torch.
     Source: https://docs.pytorch.org/docs/stable/distributed.html#groups
     """

@@ -35,8 +35,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def large(case: Case) -> Iterator[Finding]:
     """Collectives of more than 2^31 elements are right.
 
-    2^31 + 1003 int8 elements with a pattern of prime period, checked at the begin, the middle, around 2^31
-    and at the end.
+    2^31 + 1003 int8 elements with a pattern of prime period, checked at the begin, the middle,
+    around 2^31 and at the end.
 
     Why: a count that wraps at 32 bits leaves a part of the data where it was.
     Fix: split the tensor; update the library.

@@ -42,8 +42,9 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
 def mapping(case: Case) -> Iterator[Finding]:
     """Each rank has a card of its own, and the masks mean what they say.
 
-    ROCR_VISIBLE_DEVICES hides cards in the runtime; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES, which
-    HIP reads too, then counts those that are left. Cards are told apart by uuid or PCI address.
+    ROCR_VISIBLE_DEVICES hides cards in the runtime; HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES,
+    which HIP reads too, then counts those that are left. Cards are told apart by uuid or PCI
+    address.
 
     Why: two ranks on one card halve its memory and its speed; a mask set twice means another card,
     or none.

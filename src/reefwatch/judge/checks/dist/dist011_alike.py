@@ -30,8 +30,8 @@ _ONE = {
 def alike(case: Case) -> Iterator[Finding]:
     """The ranks have the same versions, cards and settings of the transport.
 
-    Why: libraries of two versions, or two architectures in one ring, are what nobody tests; some abort
-    at the first call.
+    Why: libraries of two versions, or two architectures in one ring, are what nobody tests; some
+    abort at the first call.
     Fix: one image on all hosts; cards of one kind in one job.
     Source: https://github.com/ROCm/rccl/issues/2189 (gfx1200 and gfx1201)
     """

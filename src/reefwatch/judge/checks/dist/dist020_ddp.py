@@ -35,14 +35,14 @@ def _row(state: str = "right", why: str = "") -> Event:
 def ddp(case: Case) -> Iterator[Finding]:
     """DDP gives every rank the exact mean of the gradients.
 
-    The modules have prescribed gradients, hashes of rank, step, parameter and index, whatever the kernels
-    do; several buckets, steps and micro-batches. What is wrong is matched against a rank that is missing,
-    counted twice or not reduced, the step before, a sum without its division, a micro-batch that was not
-    synchronised.
+    The modules have prescribed gradients, hashes of rank, step, parameter and index, whatever the
+    kernels do; several buckets, steps and micro-batches. What is wrong is matched against a rank
+    that is missing, counted twice or not reduced, the step before, a sum without its division, a
+    micro-batch that was not synchronised.
 
     Why: training goes on with a wrong step, and the loss may even fall.
-    Fix: update torch or the backend's library; without a comm hook first. A hook that sends fp16 needs
-    gradients within 65504.
+    Fix: update torch or the backend's library; without a comm hook first. A hook that sends fp16
+    needs gradients within 65504.
     Source: Li et al., PyTorch Distributed, VLDB 2020 (what DDP promises)
     """
     yield from findings(

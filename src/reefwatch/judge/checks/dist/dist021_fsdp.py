@@ -38,8 +38,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def fsdp(case: Case) -> Iterator[Finding]:
     """FSDP gathers the exact parameters and reduces the exact gradients.
 
-    As DIST020; FSDP2's gathered parameters are compared in each unit's forward too, and a wrong one is
-    told by the rank whose shard it is.
+    As DIST020; FSDP2's gathered parameters are compared in each unit's forward too, and a wrong
+    one is told by the rank whose shard it is.
 
     Why: a shard that is lost or swapped is trained on in silence.
     Fix: update torch or the backend's library; `reshard_after_forward=False` and no offload tell

@@ -38,8 +38,9 @@ def _row(state: str = "right", why: str = "") -> Event:
 def training(case: Case) -> Iterator[Finding]:
     """Training in parallel equals training in one process.
 
-    A small network in fp64 with AdamW, some updates: losses, norms and weights against the same updates in
-    one process, where only rounding of 1e-16 may differ; the limit of 1e-9 leaves six orders of room.
+    A small network in fp64 with AdamW, some updates: losses, norms and weights against the same
+    updates in one process, where only rounding of 1e-16 may differ; the limit of 1e-9 leaves six
+    orders of room.
 
     Why: in the user's precision a fault hides below the rounding.
     Fix: look at DIST020 and DIST021, which name the gradient that is wrong.

@@ -45,8 +45,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def checkpoints(case: Case) -> Iterator[Finding]:
     """Checkpoints come back as they were saved, also on fewer ranks.
 
-    A sharded model and its optimizer after an update: the full state dict, a sharded checkpoint saved and
-    loaded, and the same loaded by fewer ranks; every element must have the same bits.
+    A sharded model and its optimizer after an update: the full state dict, a sharded checkpoint
+    saved and loaded, and the same loaded by fewer ranks; every element must have the same bits.
 
     Why: a run that resumes from it goes on from other weights.
     Fix: update torch; save with `torch.distributed.checkpoint`.

@@ -37,8 +37,8 @@ def _row(state: str = "right", why: str = "") -> Event:
 def tensor(case: Case) -> Iterator[Finding]:
     """Tensor parallel layers and DTensor give the values of one process.
 
-    Column and row parallel layers in fp64 against the same layers in one process, and every redistribution
-    of an uneven tensor and of a partial sum.
+    Column and row parallel layers in fp64 against the same layers in one process, and every
+    redistribution of an uneven tensor and of a partial sum.
 
     Why: a wrong redistribution is a wrong activation, in silence.
     Fix: update torch.

@@ -42,11 +42,11 @@ def _row(state: str = "right", why: str = "") -> Event:
 def replay(case: Case) -> Iterator[Finding]:
     """Every rank computes the same gradients from the same micro-batch.
 
-    Each rank computes the gradients of its own micro-batch and of its neighbour's; both must have the same
-    bits.
+    Each rank computes the gradients of its own micro-batch and of its neighbour's; both must have
+    the same bits.
 
-    Why: a card that computes wrongly damages the averaged gradient of all replicas alike, so comparing
-    replicas shows nothing.
+    Why: a card that computes wrongly damages the averaged gradient of all replicas alike, so
+    comparing replicas shows nothing.
     Fix: `reefwatch doctor --deep` on the host that is named; take it out of the job.
     Source: AWS's ddp-sdc-detection example; Hochschild et al., Cores that don't count, HotOS 2021
     """

@@ -40,15 +40,16 @@ def bandwidth(case: Case) -> Iterator[Finding]:
 
     Messages both ways between each pair, alone; compared with the median of the links.
 
-    Why: a collective is as fast as its slowest link; a card that fell back to a narrower link, or a
-    node on the wrong network, costs the whole job.
+    Why: a collective is as fast as its slowest link; a card that fell back to a narrower link, or
+    a node on the wrong network, costs the whole job.
     Fix: `reefwatch doctor` on the hosts that are named (MACH041 tells the width of the slot).
     Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     """
     for row, usual in slow(case.rows("dist.step")):
         one, other = row["pair"]
         yield Finding(
-            f"the link of ranks {one} and {other} reaches less than {SLOW.limit:.0%} of the usual bandwidth",
+            f"the link of ranks {one} and {other} reaches less than {SLOW.limit:.0%} of the usual "
+            "bandwidth",
             (Evidence("dist.step", dict(row), source="timed messages"),),
             Place(op="link", ranks=(one, other)),
             claimed=f"{usual:.2f} GB/s is the median of the links, this one has {row['busbw']:.2f}",

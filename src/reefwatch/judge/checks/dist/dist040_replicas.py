@@ -40,13 +40,15 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
 def replicas(case: Case) -> Iterator[Finding]:
     """Replicas have the same weights on every rank.
 
-    Checksums of each parameter at the same steps of all ranks: all steps at first, then four of each
-    doubling. Where more than two ranks hold a copy, the odd one is named.
+    Checksums of each parameter at the same steps of all ranks: all steps at first, then four of
+    each doubling. Where more than two ranks hold a copy, the odd one is named.
 
-    Why: ranks that have drifted apart average gradients of different models; the loss looks healthy.
-    Fix: look for what one rank does alone: a skipped synchronisation, another seed, a card that computes
-    wrongly (`reefwatch dist --phases replay`), weights that were loaded on rank 0 only.
-    Source: https://github.com/pytorch/pytorch/issues/48188, https://github.com/pytorch/pytorch/issues/136009
+    Why: ranks that have drifted apart average gradients of different models; the loss looks
+    healthy.
+    Fix: look for what one rank does alone: a skipped synchronisation, another seed, a card that
+    computes wrongly (`reefwatch dist --phases replay`), weights that were loaded on rank 0 only.
+    Source: https://github.com/pytorch/pytorch/issues/48188,
+    https://github.com/pytorch/pytorch/issues/136009
     """
     told = case.value("ranks.replicas")
     rows = told["differ"]

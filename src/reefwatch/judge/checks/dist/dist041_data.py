@@ -43,10 +43,12 @@ def data(case: Case) -> Iterator[Finding]:
 
     The losses of the ranks, bit by bit, at steps that all of them looked at.
 
-    Why: with the same data on every rank W cards do the work of one, at W times the cost, and the batch
-    is smaller than it seems.
-    Fix: give the DataLoader a `DistributedSampler`, and call its `set_epoch`; seed by rank what draws data.
-    Source: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+    Why: with the same data on every rank W cards do the work of one, at W times the cost, and the
+    batch is smaller than it seems.
+    Fix: give the DataLoader a `DistributedSampler`, and call its `set_epoch`; seed by rank what
+    draws data.
+    Source:
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
     """
     told = case.value("ranks.data")
     if told["same"]:

@@ -44,13 +44,14 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
 def counts(case: Case) -> Iterator[Finding]:
     """Every rank takes part in each collective.
 
-    The backend's own numbers of the collectives in the default group, at steps that all ranks looked at.
+    The backend's own numbers of the collectives in the default group, at steps that all ranks
+    looked at.
 
-    Why: a rank that skips a synchronisation goes on with other weights, and the job hangs later, in
-    another place.
+    Why: a rank that skips a synchronisation goes on with other weights, and the job hangs later,
+    in another place.
     Fix: enter `no_sync` and every branch around a collective on all ranks or on none.
-    Source: https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html; messages between two ranks are counted
-    too, so a pipeline schedule may differ by intent
+    Source: https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html; messages between two ranks
+    are counted too, so a pipeline schedule may differ by intent
     """
     told = case.value("ranks.counts")
     for row in told["differ"]:

@@ -34,8 +34,8 @@ def scalers(case: Case) -> Iterator[Finding]:
 
     Steps, skipped steps and scale of each rank's GradScaler.
 
-    Why: a rank that skips an update alone has other weights from then on; ranks with different scales
-    average gradients of different sizes.
+    Why: a rank that skips an update alone has other weights from then on; ranks with different
+    scales average gradients of different sizes.
     Fix: unscale after the gradients were reduced; with sharded gradients use FSDP's own
     `ShardedGradScaler`.
     Source: https://github.com/pytorch/pytorch/issues/136009

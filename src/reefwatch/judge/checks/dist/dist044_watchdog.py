@@ -45,9 +45,9 @@ _HANG = {
 def watchdog(case: Case) -> Iterator[Finding]:
     """No collective hangs.
 
-    When neither a step nor a collective comes for the allowance (`--hang 60s`), the ranks tell each other
-    where they stand, by the backend's numbers, torch's flight recorder and the line of the program. A run
-    that went on after it is told as a note.
+    When neither a step nor a collective comes for the allowance (`--hang 60s`), the ranks tell
+    each other where they stand, by the backend's numbers, torch's flight recorder and the line of
+    the program. A run that went on after it is told as a note.
 
     Why: the backend's own time-out comes after 30 minutes and names nobody.
     Fix: look at the rank that is named, at the line that is named.

@@ -39,13 +39,14 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
 def buffers(case: Case) -> Iterator[Finding]:
     """Buffers that nobody sends are the same on every rank.
 
-    With `broadcast_buffers=True` DDP sends rank 0's buffers to all before each forward, and they are
-    expected to differ in between; nothing is said of those. Without it each rank keeps statistics of its
-    own data.
+    With `broadcast_buffers=True` DDP sends rank 0's buffers to all before each forward, and they
+    are expected to differ in between; nothing is said of those. Without it each rank keeps
+    statistics of its own data.
 
     Why: an evaluation or a checkpoint uses those of one rank, and the others are lost.
     Fix: leave `broadcast_buffers` on, or use `SyncBatchNorm`.
-    Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
+    Source:
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
     """
     told = case.value("ranks.buffers")
     rows = told["differ"]
