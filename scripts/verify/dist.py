@@ -24,6 +24,7 @@ CLEAN = {2: 20, 4: 10}
 SHARE = 0.97
 STRIDED = {"broadcast", "scatter", "all_to_all_single", "all_reduce", "reduce"}
 """Forms that gloo of the installed torch gets wrong, in silence, when tensors are strided."""
+_ANSWERED = ("right", "wrong", "unsupported", "skipped")
 SILENT = {"dtype", "op"}
 """Calls that do not fit, which it accepts."""
 
@@ -84,7 +85,7 @@ def matrix() -> tuple[str, bool]:
         "gloo, quick level; wrong are strided "
         f"{', '.join(sorted(STRIDED))}, and calls of other dtype or operation that are accepted.",
         "",
-        "| ranks | steps | right | wrong, known | wrong, not known | refused | other | exit | s | |",
+        "| ranks | steps | right | known wrong | newly wrong | refused | other | exit | s | |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     every = True
@@ -94,15 +95,14 @@ def matrix() -> tuple[str, bool]:
         wrong = [row for state, row in rows.values() if state == "wrong"]
         new = [row for row in wrong if not known(row)]
         states = [state for state, _ in rows.values()]
-        other = len(states) - sum(
-            states.count(s) for s in ("right", "wrong", "unsupported", "skipped")
-        )
+        other = len(states) - sum(states.count(s) for s in _ANSWERED)
         forms = {row["form"] for row in wrong if row["phase"] == "matrix"}
         silent = {row["name"] for row in wrong if row["phase"] == "mismatch"}
         met = code == 3 and not new and not other and forms == STRIDED and silent == SILENT
         every = every and met
         lines.append(
-            f"| {world} | {len(rows)} | {states.count('right')} | {len(wrong) - len(new)} | {len(new)} "
+            f"| {world} | {len(rows)} | {states.count('right')} | {len(wrong) - len(new)} "
+            f"| {len(new)} "
             f"| {states.count('unsupported')} | {other} | {code} | {seconds:.0f} | {_met(met)} |"
         )
         tell(f"{world} ranks: {_met(met)}; not known: {[row['name'] for row in new][:4]}")
@@ -152,8 +152,8 @@ def mutants() -> tuple[str, bool]:
         every = every and met
         lines += [
             f"{world} ranks, seed {seed}: {found} of {len(some)} mutants found "
-            f"({found / len(some):.1%}), the rank named in {named} of {len(telling)} where the data can "
-            f"tell it; {len(runs)} clean runs ({sum(r['steps'] for r in runs)} steps) with "
+            f"({found / len(some):.1%}), the rank named in {named} of {len(telling)} where the data "
+            f"can tell it; {len(runs)} clean runs ({sum(r['steps'] for r in runs)} steps) with "
             f"{len(alarms)} false alarms: {_met(met)}.",
             "",
             "| operator | mutants | found | rank named |",

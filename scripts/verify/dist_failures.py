@@ -264,9 +264,8 @@ def table(names: list[str]) -> tuple[str, bool]:
         every = every and met
         each = ", ".join(f"{rank}: {code}" for rank, code in codes.items())
         words = said.replace("|", "/")
-        lines.append(
-            f"| {name} | {each} | {seconds:.0f} | {words} | {left} | {'met' if met else 'NOT met'} |"
-        )
+        bar = "met" if met else "NOT met"
+        lines.append(f"| {name} | {each} | {seconds:.0f} | {words} | {left} | {bar} |")
         print(
             f"dist: {name}: {'met' if met else 'NOT met'} ({each}, {seconds:.0f} s)",
             file=sys.stderr,

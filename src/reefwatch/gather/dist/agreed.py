@@ -1,7 +1,7 @@
 """`--strict=dist`: before each collective all ranks agree on what it is.
 
 The signature (call, shapes, dtypes, operation, group) goes through the job's store, which costs a
-round trip for each call, and it is asked for by name. Collectives that DDP and FSDP issue in C++ are
+round trip for each call, and is asked for by name. Collectives that DDP and FSDP issue in C++ are
 not seen. A rank that does not come within the allowance is told as well.
 """
 

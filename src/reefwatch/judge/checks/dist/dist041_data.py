@@ -53,7 +53,8 @@ def data(case: Case) -> Iterator[Finding]:
     told = case.value("ranks.data")
     if told["same"]:
         yield Finding(
-            f"all {told['world']} ranks had the same loss, to the last bit, in {told['compared']} of "
+            f"all {told['world']} ranks had the same loss, to the last bit, in {told['compared']} "
+            "of "
             f"{told['compared']} steps compared: they train on the same data",
             (Evidence("ranks.data", told, source="losses of all ranks"),),
             Place(),

@@ -53,7 +53,8 @@ def buffers(case: Case) -> Iterator[Finding]:
     if rows:
         names = ", ".join(row["name"].removeprefix("buffer ") for row in rows[:3])
         yield Finding(
-            f"{told['count']} of {told['tensors']} buffers are not the same on all ranks since step "
+            f"{told['count']} of {told['tensors']} buffers are not the same on all ranks since "
+            "step "
             f"{rows[0]['step']}: {names}",
             (Evidence("ranks.buffers", told, source="checksums of all ranks"),),
             Place(module=names, step=rows[0]["step"]),
