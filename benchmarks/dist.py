@@ -1,7 +1,7 @@
 """What the guards of a run of several ranks cost: `python benchmarks/dist.py [--ranks 2]`.
 
-One DDP training (gloo, CPU). In turn, blocks of steps with the instruments of the distributed
-contract at their moments and blocks without; the ratio of neighbouring blocks, median and middle half.
+One DDP training (gloo, CPU). In turn, blocks of steps with the instruments of this
+contract at their moments and blocks without: the ratio of neighbours, its median and middle half.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def main() -> int:
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     row = json.loads(told.strip().splitlines()[-1])
     print(
-        f"{given.ranks} ranks, {row['steps']} watched steps of {row['step'] * 1e3:.1f} ms: watched / "
-        f"plain {row['median']:.3f} (middle half {row['low']:.3f} to {row['high']:.3f}), ratio of "
+        f"{given.ranks} ranks, {row['steps']} watched steps of {row['step'] * 1e3:.1f} ms: watched /"
+        f" plain {row['median']:.3f} (middle half {row['low']:.3f} to {row['high']:.3f}), ratio of "
         f"sums {row['sums']:.3f}; the bar is 1.02"
     )
     return 0

@@ -1,6 +1,8 @@
 """The bars of the distributed contract: `make verify-dist` (see scripts/verify/__main__.py).
 
-Parts, which may be named: matrix mutants watched failures cost.
+Parts, which may be named: mutants matrix watched failures cost. What a part tells is kept in
+`reefwatch-runs/verify-dist` for some hours, so that a run that was interrupted can be resumed; each
+table says when and of which commit it is.
 """
 
 from __future__ import annotations
@@ -152,8 +154,8 @@ def mutants() -> tuple[str, bool]:
         every = every and met
         lines += [
             f"{world} ranks, seed {seed}: {found} of {len(some)} mutants found "
-            f"({found / len(some):.1%}), the rank named in {named} of {len(telling)} where the data "
-            f"can tell it; {len(runs)} clean runs ({sum(r['steps'] for r in runs)} steps) with "
+            f"({found / len(some):.1%}), the rank named in {named} of {len(telling)} where it "
+            f"can be told; {len(runs)} clean runs ({sum(r['steps'] for r in runs)} steps) with "
             f"{len(alarms)} false alarms: {_met(met)}.",
             "",
             "| operator | mutants | found | rank named |",
@@ -252,20 +254,44 @@ def cost() -> tuple[str, bool]:
 
 
 PARTS = {
-    "matrix": matrix,
     "mutants": mutants,
+    "matrix": matrix,
     "watched": watched,
     "failures": failures,
     "cost": cost,
 }
 
 
+KEPT = HERE.parents[1] / "reefwatch-runs" / "verify-dist"
+FRESH = 4 * 3600.0
+
+
+def part_of(name: str, anew: bool) -> tuple[str, bool]:
+    """The table of one part: measured now, or a short while ago."""
+    file = KEPT / f"{name}.json"
+    if not anew and file.is_file() and time.time() - file.stat().st_mtime < FRESH:
+        told = json.loads(file.read_text())
+        tell(f"{name}: taken over, measured {told['when']}")
+    else:
+        command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        begun = time.monotonic()
+        text, met = PARTS[name]()
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        load = f"{os.getloadavg()[2]:.0f} processes wanted the {os.cpu_count()} cores"
+        when = f"{when}, commit {commit}, {time.monotonic() - begun:.0f} s, {load}"
+        told = {"text": text, "met": met, "when": when}
+        KEPT.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(told))
+    return f"{told['text']}\n\nMeasured {told['when']}.\n", bool(told["met"])
+
+
 def main(words: list[str]) -> int:
     every = True
-    for part in words or PARTS:
-        text, met = PARTS[part]()
+    for name in words or PARTS:
+        text, met = part_of(name, bool(words))
         every = every and met
-        print(text + "\n", flush=True)
+        print(text, flush=True)
     return 0 if every else 1
 
 
