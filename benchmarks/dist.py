@@ -95,8 +95,8 @@ def main() -> int:
     row = json.loads(told.strip().splitlines()[-1])
     print(
         f"{given.ranks} ranks, {row['steps']} watched steps of {row['step'] * 1e3:.1f} ms: "
-        f"watched / plain {row['median']:.3f} (middle half {row['low']:.3f} to {row['high']:.3f}), ratio of "
-        f"sums {row['sums']:.3f}; bar 1.02"
+        f"watched / plain {row['median']:.3f} (middle half {row['low']:.3f} to "
+        f"{row['high']:.3f}), ratio of sums {row['sums']:.3f}; bar 1.02"
     )
     return 0
 

@@ -169,7 +169,7 @@ def _counts(common: Mapping[int, Looks], steps: Sequence[int], total: Any) -> Fa
             odd = [rank for rank, number in issued.items() if number != usual]
             differ: dict[str, Any] = {
                 "step": step,
-                "issued": [[r, n] for r, n in sorted(issued.items())],
+                "issued": [{"rank": r, "number": n} for r, n in sorted(issued.items())],
             }
             row: Any = {**differ, "ranks": odd if len(odd) < len(issued) / 2 else sorted(issued)}
             return Evidence("ranks.counts", {**total, "differ": [row]}, source=_SOURCE)
@@ -184,7 +184,10 @@ def _scalers(records: Sequence[Record]) -> Fact:
     }
     if not used:
         return _false("ranks.scalers", "no GradScaler was used")
-    rows = [[r, v["steps"], v["skipped"], v["scale"]] for r, v in sorted(used.items())]
+    rows = [
+        {"rank": rank, **{key: value[key] for key in ("steps", "skipped", "scale")}}
+        for rank, value in sorted(used.items())
+    ]
     return Evidence("ranks.scalers", {"ranks": rows}, source=_SOURCE)
 
 

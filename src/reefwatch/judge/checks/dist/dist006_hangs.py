@@ -67,7 +67,7 @@ def hangs(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"{words}: {told['words']}",
             (Evidence("dist.trouble", dict(told), source="the agents of the ranks"),),
-            Place(op=str(told["name"]), ranks=tuple(told["ranks"])),
+            Place(op=str(told["name"]), ranks=tuple(map(int, told["ranks"]))),
             why="the ranks that wait stand still until somebody ends them",
             fix="look at the rank that is named first",
         )

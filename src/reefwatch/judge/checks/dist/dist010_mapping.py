@@ -61,7 +61,7 @@ def mapping(case: Case) -> Iterator[Finding]:
                     "dist.ranks", [dict(r) for r in ranks if r["rank"] in some], source="each rank"
                 ),
             ),
-            Place(ranks=some),
+            Place(ranks=tuple(map(int, some))),
             why="a rank may compute on another card than it seems",
             fix=fix,
         )

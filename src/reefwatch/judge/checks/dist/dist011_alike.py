@@ -40,7 +40,7 @@ def alike(case: Case) -> Iterator[Finding]:
         yield Finding(
             words,
             (Evidence("dist.ranks", [dict(row) for row in ranks], source="each rank"),),
-            Place(ranks=some),
+            Place(ranks=tuple(map(int, some))),
             why="libraries are tested with the same on all ranks",
             fix="use one image and one kind of card",
         )

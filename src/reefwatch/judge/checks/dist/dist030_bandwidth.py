@@ -51,7 +51,7 @@ def bandwidth(case: Case) -> Iterator[Finding]:
             f"the link of ranks {one} and {other} reaches less than {SLOW.limit:.0%} of the usual "
             "bandwidth",
             (Evidence("dist.step", dict(row), source="timed messages"),),
-            Place(op="link", ranks=(one, other)),
+            Place(op="link", ranks=(int(one), int(other))),
             claimed=f"{usual:.2f} GB/s is the median of the links, this one has {row['busbw']:.2f}",
             why="a collective is as fast as its slowest link",
             fix="reefwatch doctor on these hosts",

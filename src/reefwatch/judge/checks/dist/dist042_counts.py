@@ -10,6 +10,10 @@ from reefwatch.core.finding import Coverage, Finding, Place, Severity
 from reefwatch.core.record import Case
 
 
+def _issued(*numbers: int) -> list[dict[str, int]]:
+    return [{"rank": rank, "number": number} for rank, number in enumerate(numbers)]
+
+
 def _covers(case: Case) -> tuple[Coverage, ...]:
     told = case.value("ranks.counts")
     return (Coverage("steps", told["looks"], told["steps"]),)
@@ -27,7 +31,7 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
             ranks__counts={
                 "looks": 9,
                 "steps": 12,
-                "differ": [{"step": 1, "issued": [[0, 8], [1, 9]], "ranks": [0, 1]}],
+                "differ": [{"step": 1, "issued": _issued(8, 9), "ranks": [0, 1]}],
             },
         ),
         Case.of(
@@ -35,7 +39,7 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
             ranks__counts={
                 "looks": 2,
                 "steps": 2,
-                "differ": [{"step": 0, "issued": [[0, 8], [1, 9], [2, 9]], "ranks": [0]}],
+                "differ": [{"step": 0, "issued": _issued(8, 9, 9), "ranks": [0]}],
             },
         ),
     ),
@@ -55,7 +59,7 @@ def counts(case: Case) -> Iterator[Finding]:
     """
     told = case.value("ranks.counts")
     for row in told["differ"]:
-        each = ", ".join(f"rank {rank} {number}" for rank, number in row["issued"][:8])
+        each = ", ".join(f"rank {one['rank']} {one['number']}" for one in row["issued"][:8])
         yield Finding(
             f"by step {row['step']} the ranks have issued different numbers of collectives: {each}",
             (Evidence("ranks.counts", told, source="the backend's sequence numbers"),),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case
+
+
+def _one(rank: int, skipped: int, scale: float) -> dict[str, Any]:
+    return {"rank": rank, "steps": 9, "skipped": skipped, "scale": scale}
 
 
 @check(
@@ -17,15 +22,18 @@ from reefwatch.core.record import Case
     needs=("ranks.scalers",),
     good=(
         Case.of(
-            ranks__several=True, ranks__scalers={"ranks": [[0, 9, 1, 32768.0], [1, 9, 1, 32768.0]]}
+            ranks__several=True,
+            ranks__scalers={"ranks": [_one(0, 1, 32768.0), _one(1, 1, 32768.0)]},
         ),
     ),
     bad=(
         Case.of(
-            ranks__several=True, ranks__scalers={"ranks": [[0, 9, 1, 32768.0], [1, 9, 2, 16384.0]]}
+            ranks__several=True,
+            ranks__scalers={"ranks": [_one(0, 1, 32768.0), _one(1, 2, 16384.0)]},
         ),
         Case.of(
-            ranks__several=True, ranks__scalers={"ranks": [[0, 9, 0, 65536.0], [1, 9, 1, 65536.0]]}
+            ranks__several=True,
+            ranks__scalers={"ranks": [_one(0, 0, 65536.0), _one(1, 1, 65536.0)]},
         ),
     ),
 )
@@ -41,11 +49,12 @@ def scalers(case: Case) -> Iterator[Finding]:
     Source: https://github.com/pytorch/pytorch/issues/136009
     """
     told = case.value("ranks.scalers")
-    if len({tuple(row[1:]) for row in told["ranks"]}) < 2:
+    rows = told["ranks"]
+    if len({(row["steps"], row["skipped"], row["scale"]) for row in rows}) < 2:
         return
     each = "; ".join(
-        f"rank {r}: {skipped} of {steps} skipped, scale {scale}"
-        for r, steps, skipped, scale in told["ranks"][:8]
+        f"rank {row['rank']}: {row['skipped']} of {row['steps']} skipped, scale {row['scale']}"
+        for row in rows[:8]
     )
     yield Finding(
         f"the GradScalers of the ranks have parted: {each}",

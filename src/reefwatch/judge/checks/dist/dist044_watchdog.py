@@ -61,7 +61,7 @@ def watchdog(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"no step and no collective for {row['seconds']:.0f} s in step {row['step']}: {words}",
             (Evidence("ranks.hang", row, source="counters of each rank", grade=grade),),
-            Place(file=file, line=int(line or 0), step=row["step"]),
+            Place(file=file, line=int(line) if line.isdigit() else 0, step=row["step"]),
             why="the ranks that wait stand still until somebody ends them",
             fix="look at the rank that is named",
         )
