@@ -214,23 +214,23 @@ def full_disk() -> Launch:
 
 
 SCENARIOS: dict[str, tuple[Callable[[], Launch], str, float, tuple[int, ...]]] = {
-    "a worker is killed": (killed_worker, r"rank 1 was killed by SIGKILL", 40.0, ()),
-    "a rank is killed": (killed_rank, r"rank 1 is gone", 40.0, (1,)),
-    "a worker is stopped": (stopped_worker, r"rank 1 is stopped \(SIGSTOP\)", 60.0, ()),
-    "a rank is stopped": (stopped_rank, r"rank 1 is stopped \(SIGSTOP\)", 60.0, (1,)),
-    "the store dies": (dead_store, r"the store at .* does not answer", 40.0, (0,)),
-    "a wrong MASTER_ADDR": (wrong_address, r"rank 1 of 2 does not reach the store", 30.0, ()),
+    "a worker is killed": (killed_worker, r"rank 1 was killed by SIGKILL", 150.0, ()),
+    "a rank is killed": (killed_rank, r"rank 1 is gone", 150.0, (1,)),
+    "a worker is stopped": (stopped_worker, r"rank 1 is stopped \(SIGSTOP\)", 150.0, ()),
+    "a rank is stopped": (stopped_rank, r"rank 1 is stopped \(SIGSTOP\)", 150.0, (1,)),
+    "the store dies": (dead_store, r"the store at .* does not answer", 150.0, (0,)),
+    "a wrong MASTER_ADDR": (wrong_address, r"rank 1 of 2 does not reach the store", 150.0, ()),
     "a name that is not known": (
         wrong_name,
         r"rank 1 of 2 does not reach the store.*not known",
-        30.0,
+        150.0,
         (),
     ),
-    "masks differ by rank": (masked, r"HIP_VISIBLE_DEVICES differs", 60.0, ()),
+    "masks differ by rank": (masked, r"HIP_VISIBLE_DEVICES differs", 150.0, ()),
     "a full disk on one rank": (
         full_disk,
         r"ends early \\((file too large|no space left)",
-        60.0,
+        150.0,
         (),
     ),
 }
