@@ -49,7 +49,8 @@ def test_all_of_them():
 
 
 def at(issued, op="all_reduce", place="train.py:30"):
-    return {"issued": issued, "at": place, "last": {"op": op, "sizes": "[[8]]"}}
+    last = {"op": op, "sizes": "[[8]]"}
+    return {"issued": issued, "at": place, "last": last, "inside": True}
 
 
 def test_a_run_that_hangs_names_rank_collective_and_line():
@@ -61,6 +62,15 @@ def test_a_run_that_hangs_names_rank_collective_and_line():
 def test_different_collectives_of_one_number():
     said = diagnosed({0: at(9), 1: at(9, "broadcast")}, 2)
     assert "different collectives with number 9" in said and "broadcast" in said
+
+
+def test_a_long_evaluation_is_not_told_as_a_hang():
+    apart = {r: {**at(9, place="eval.py:7"), "inside": False} for r in range(2)}
+    said = diagnosed(apart, 2)
+    assert (
+        said
+        == "no rank is seen inside a collective: rank 0 is at eval.py:7, rank 1 is at eval.py:7"
+    )
 
 
 def test_a_rank_that_says_nothing():

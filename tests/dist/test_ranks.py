@@ -109,6 +109,8 @@ HANG = {
     "seconds": 61.0,
     "words": "rank 1 ...",
     "last": None,
+    "resumed": False,
+    "told": [{"rank": 0, "inside": True, "at": "t.py:3"}],
 }
 
 

@@ -47,6 +47,19 @@ def flight(last: int = 6) -> list[dict[str, Any]]:
     ]
 
 
+def inside(frame: Any) -> bool:
+    """True when what the program has called is a collective or a backward pass."""
+    parts = (os.path.join("torch", "distributed"), os.path.join("nn", "parallel"), "autograd")
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if f"{os.sep}torch{os.sep}" not in file:
+            return False
+        if any(part in file for part in parts):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def place(frame: Any) -> str:
     """`file:line` of the innermost frame that is neither torch's, python's nor ours."""
     ours = os.sep + os.path.join("reefwatch", "")

@@ -24,6 +24,8 @@ from reefwatch.gather.instrument import Instrument, Tools
 
 _sleep, _now = _time.sleep, _time.monotonic
 _ALLOWED = 60.0
+_MOST = 4
+"""Hangs that are told in one run."""
 _LISTEN = 3.0
 """Seconds for the other ranks to say where they stand."""
 Row = dict[str, Any]
@@ -76,15 +78,38 @@ class Watchdog(Instrument):
                 here = (self._step, group.issued(self._dist))
                 if here != last:
                     last, since = here, _now()
-                elif not self._said and _now() - since > self._allowed and self._live:
+                    self._resumed()
+                elif (
+                    not self._said
+                    and len(self._hangs) < _MOST
+                    and _now() - since > self._allowed
+                    and self._live
+                ):
                     self._said = True
                     self._tell(_now() - since)
+
+    def _resumed(self) -> None:
+        """It went on: what was told to the others holds no longer."""
+        if self._said:
+            self._said = False
+            self._store.delete_key(f"reefwatch/stall/{self._dist.get_rank()}")
+            if self._hangs:
+                self._hangs[-1]["resumed"] = True
+                self._write()
+
+    def _write(self) -> None:
+        row = self._hangs[-1]
+        number = f"{row['rank']}.{len(self._hangs)}"
+        self._tools.sink.event("ranks.hang", row, id=number)
+        self._fact()
 
     def _tell(self, seconds: float) -> None:
         dist = self._dist
         rank, world = dist.get_rank(), dist.get_world_size()
-        store = dist.distributed_c10d._get_default_store().clone()
-        store.set_timeout(timedelta(seconds=2))
+        if self._store is None:
+            self._store = dist.distributed_c10d._get_default_store().clone()
+            self._store.set_timeout(timedelta(seconds=2))
+        store = self._store
         mine = self._stands(rank)
         store.set(f"reefwatch/stall/{rank}", json.dumps(mine))
         until, told = _now() + _LISTEN + self._allowed / 2, {rank: mine}
@@ -96,13 +121,18 @@ class Watchdog(Instrument):
             _sleep(0.2)
         if not self._live:
             return
-        row = {**mine, "seconds": round(seconds, 1), "words": diagnosed(told, world)}
+        row = {
+            **mine,
+            "seconds": round(seconds, 1),
+            "words": diagnosed(told, world),
+            "resumed": False,
+        }
         row["told"] = [told[r] for r in sorted(told)]
         self._hangs.append(row)
-        self._tools.sink.event("ranks.hang", row, id=str(rank))
-        self._fact()
+        self._write()
         say: Callable[[str], None] | None = self._tools.options.get("say_hang")
-        if say is not None and rank == min(told):
+        waits = any(one["inside"] for one in told.values())
+        if say is not None and rank == min(told) and waits:
             say(f"no step and no collective for {seconds:.0f} s: {row['words']}")
 
     def _stands(self, rank: int) -> Row:
@@ -113,6 +143,7 @@ class Watchdog(Instrument):
             "step": self._step,
             "issued": group.issued(self._dist),
             "at": group.place(frame),
+            "inside": group.inside(frame),
             "last": flight[-1] if flight else None,
         }
 
@@ -132,6 +163,9 @@ class Watchdog(Instrument):
 
 def diagnosed(told: Mapping[int, Row], world: int) -> str:
     """Who is waited for, in words, by where each rank stands."""
+    if not any(row["inside"] for row in told.values()):
+        where = ", ".join(f"rank {r} is at {row['at']}" for r, row in sorted(told.items()))
+        return f"no rank is seen inside a collective: {where}"
     silent = [r for r in range(world) if r not in told]
     most = max(row["issued"] for row in told.values())
     behind = [r for r, row in sorted(told.items()) if row["issued"] < most]

@@ -17,7 +17,8 @@ _HANG = {
     "seconds": 61.0,
     "words": "rank 1 never came to collective 9",
     "last": None,
-    "told": [],
+    "told": [{"rank": 0, "inside": True, "at": "train.py:30"}],
+    "resumed": False,
 }
 
 
@@ -47,7 +48,7 @@ def watchdog(case: Case) -> Iterator[Finding]:
 
     When neither a step nor a collective comes for the allowance (`--hang 60s`), the ranks tell
     each other where they stand, by the backend's numbers, torch's flight recorder and the line of
-    the program. A run that went on after it is told as a note.
+    the program. A run that went on after it or stood outside of collectives is told as a note.
 
     Why: the backend's own time-out comes after 30 minutes and names nobody.
     Fix: look at the rank that is named, at the line that is named.
@@ -57,7 +58,8 @@ def watchdog(case: Case) -> Iterator[Finding]:
     for words in dict.fromkeys(row["words"] for row in told["hangs"]):
         row = next(one for one in told["hangs"] if one["words"] == words)
         file, _, line = str(row["at"]).rpartition(":")
-        grade = Grade.MEASURED if told["unended"] else Grade.RECALLED
+        waits = not row["resumed"] and any(one["inside"] for one in row["told"])
+        grade = Grade.MEASURED if told["unended"] and waits else Grade.RECALLED
         yield Finding(
             f"no step and no collective for {row['seconds']:.0f} s in step {row['step']}: {words}",
             (Evidence("ranks.hang", row, source="counters of each rank", grade=grade),),
