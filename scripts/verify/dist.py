@@ -24,7 +24,14 @@ WORLDS = (2, 3, 4)
 MUTANTS = {2: 110, 4: 110}
 CLEAN = {2: 20, 4: 10}
 SHARE = 0.97
-STRIDED = {"broadcast", "scatter", "all_to_all_single", "all_reduce", "reduce"}
+STRIDED = {
+    "broadcast",
+    "scatter",
+    "all_to_all_single",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter_uneven",
+}
 """Forms that gloo of the installed torch gets wrong, in silence, when tensors are strided."""
 _ANSWERED = ("right", "wrong", "unsupported", "skipped")
 SILENT = {"dtype", "op"}

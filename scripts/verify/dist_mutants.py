@@ -92,7 +92,8 @@ class Fault:
             half = n // 2
             flat[: 2 * half].copy_(torch.cat([flat[half : 2 * half], flat[:half]]).clone())
         elif self.op == "stale":
-            flat.copy_(last.view(-1) if last is not None else before.view(-1))
+            same = last is not None and last.numel() == n  # DDP makes its buckets anew
+            flat.copy_(last.view(-1) if same else before.view(-1))
         elif self.op == "delay":
             flat.copy_(before.view(-1))
         elif self.op == "mis-size":
@@ -265,6 +266,7 @@ def tried(bench: Bench, number: int, fault: Fault) -> Row:
             row = examined(bench, fault)
         except Exception as error:
             row = {"state": "error", "detail": f"{type(error).__name__}: {error}"[:200]}
+            print(f"{fault.name()}: {row['detail']}", file=sys.stderr, flush=True)
     each = [json.loads(t) for t in bench.tell_all(f"mutant/{number}", json.dumps(row, default=str))]
     wrong = [r for r, told in enumerate(each) if told["state"] == "wrong"]
     words = " ".join(f"{told.get('why', '')} {told.get('detail', '')}" for told in each)
