@@ -229,7 +229,7 @@ SCENARIOS: dict[str, tuple[Callable[[], Launch], str, float, tuple[int, ...]]] =
     "masks differ by rank": (masked, r"HIP_VISIBLE_DEVICES differs", 150.0, ()),
     "a full disk on one rank": (
         full_disk,
-        r"ends early \\((file too large|no space left)",
+        r"ends early .(file too large|no space left)",
         150.0,
         (),
     ),
