@@ -41,6 +41,7 @@ def run(
     light: bool = False,
     most: int | None = None,
     kernels: bool = False,
+    hang: float = 60.0,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -77,6 +78,7 @@ def run(
         noise=noise,
         most=most,
         kernels=kernels,
+        hang=hang,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -278,6 +280,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
         plan["strict"],
         scrub=plan["scrub"],
         truth=plan.get("truth", False),
+        hang=plan.get("hang", 60.0),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

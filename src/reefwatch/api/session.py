@@ -212,6 +212,8 @@ class Session:
         options = self._options
         options.update({**self.settings.plain(), "spawned": self._for_children()})
         options.update(self._asked)
+        options["agreed"] = "dist" in self.settings.strict and self.launch.world > 1
+        options["say_hang"] = self._tell
         return Watch(
             self._sink,
             catalog.instruments(options),

@@ -19,7 +19,7 @@ CLAIMS = {
     "fp16-mixed": "fp16-mixed 16-mixed",
 }
 """Each precision that can be claimed, with its words (Lightning's `precision=` among them)."""
-STRICT = ("precision", "loop")
+STRICT = ("precision", "loop", "dist")
 """The contracts that can raise at the first breach; those of judge/strict.py."""
 
 
@@ -51,6 +51,8 @@ class Settings:
     """Bytes that a reference may have."""
     kernels: bool = False
     """Hold the first launches of Triton kernels against witnesses."""
+    hang: float = 60.0
+    """Seconds without a step or a collective, in a run of several ranks, before that is told."""
 
     @staticmethod
     def of(
@@ -70,10 +72,13 @@ class Settings:
         noise: int = 0,
         most: int | None = None,
         kernels: bool = False,
+        hang: float = 60.0,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
             raise UsageError(f"the exam's allowance is in seconds, from 0 on, not {exam}")
+        if not hang > 0:
+            raise UsageError(f"the allowance for a hang is in seconds, above 0, not {hang}")
         if not 0 <= budget < 1:
             raise UsageError(f"the budget is a share from 0% to below 100%, not {budget:.0%}")
         return Settings(
@@ -92,6 +97,7 @@ class Settings:
             int(noise),
             most,
             bool(kernels),
+            float(hang),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -104,6 +110,7 @@ class Settings:
             "scrub": self.scrub,
             "truth": self.truth,
             "kernels": self.kernels,
+            "hang": self.hang,
             "record": None if self.record is None else str(self.record),
             "against": None if self.against is None else str(self.against),
         }

@@ -22,6 +22,8 @@ CATALOG = (
     ("perf.telemetry", "Telemetry"),
     ("perf.memory", "Memory"),
     ("perf.loader", "Loader"),
+    ("dist.replicas", "Replicas"),
+    ("dist.watchdog", "Watchdog"),
 )
 """Module below `reefwatch.gather`, and class."""
 ASKED = {
@@ -29,6 +31,7 @@ ASKED = {
     "against": ("numerics.reference", "Follower"),
     "truth": ("numerics.truth", "Truth"),
     "kernels": ("kernels.launches", "Launches"),
+    "agreed": ("dist.agreed", "Agreed"),
 }
 """Those that an option asks for, by its name; last, so that they see what the others left alone."""
 

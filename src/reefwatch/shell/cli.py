@@ -51,7 +51,7 @@ VERBS = (
         _COMMANDS + "kernels",
     ),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
-    Verb("dist", "collectives and parallel training do what they promise"),
+    Verb("dist", "collectives and parallel training do what they promise", _COMMANDS + "dist"),
     Verb("ci", "workflow files for ROCm runners; an upstream suite under watch", _COMMANDS + "ci"),
 )
 """All verbs of the product, in the order of the help."""

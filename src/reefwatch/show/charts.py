@@ -131,7 +131,7 @@ def _step_time(record: Record, most: int) -> Chart | None:
     if above:
         longest = words.seconds(highest)
         remark = f"{words.several(above, 'step')} above the axis, the longest {longest}"
-    return _chart(
+    return draw(
         "Step time",
         _told_time(record) or f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
         [Line("step time", thin(values, steps, most))],
@@ -187,7 +187,7 @@ def _loss(record: Record, most: int) -> Chart | None:
     remark = f"{words.several(lost, 'value')} not finite, not drawn" if lost else ""
     if len(more) > 1:
         remark += f" ({len(more) - 1} more losses are not drawn)"
-    return _chart(
+    return draw(
         "Loss",
         f"first {words.amount(values[0])}, last {words.amount(values[-1])}",
         [line(kind, number) for kind, number in shown.items()],
@@ -253,7 +253,7 @@ def _sampled(
     if base is not None:
         span = (base, max(point.high for line in lines for point in line.points))
     legend = tuple((line.kind, line.name) for line in lines) if len(lines) > 1 else ()
-    return _chart(
+    return draw(
         title, summary, lines, written, x_name="seconds", span=span, legend=legend, remark=remark
     )
 
@@ -301,7 +301,7 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
     return found
 
 
-def _chart(
+def draw(
     title: str,
     summary: str,
     lines: list[Line],
@@ -313,6 +313,7 @@ def _chart(
     legend: tuple[tuple[str, str], ...] = (),
     remark: str = "",
 ) -> Chart:
+    """The figure of some lines over numbers."""
     low, high = span or (
         min(point.low for line in lines for point in line.points),
         max(point.high for line in lines for point in line.points),

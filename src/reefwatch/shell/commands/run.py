@@ -63,6 +63,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--noise", type=int, default=0, help=argparse.SUPPRESS)
     made.add_argument(
+        "--hang",
+        type=options.seconds,
+        default=60.0,
+        metavar="60s",
+        help="with several ranks: time without a step or a collective, before it is told who is "
+        "waited for",
+    )
+    made.add_argument(
         "--strict",
         nargs="?",
         const="all",
@@ -168,6 +176,7 @@ def main(argv: list[str]) -> int:
         exam=given.exam,
         budget=given.budget,
         strict=given.strict,
+        hang=given.hang,
         out=given.out,
         scrub=not given.no_scrub,
         config=given.config,
