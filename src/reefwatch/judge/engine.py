@@ -156,15 +156,20 @@ def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
 def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
     """The checks that can say something of these records.
 
-    A profiler trace and a watched run have no fact in common, so neither is judged by the other's
-    checks.
+    A profiler trace, a check of a resumption and a watched run have no fact in common, so none is
+    judged by the others' checks.
     """
-    traced = any(record.header.get("kind") == "trace" for record in records)
-    return tuple(check for check in load() if _of_trace(check) == traced)
+    kinds = {str(record.header.get("kind")) for record in records} & set(_APART)
+    return tuple(check for check in load() if _kind(check) in (kinds or {""}))
 
 
-def _of_trace(check: Check) -> bool:
-    return any(name.startswith("trace.") for name in check.needs)
+_APART = ("trace", "resume")
+"""Kinds of records with checks of their own, whose facts begin with the kind's name."""
+
+
+def _kind(check: Check) -> str:
+    heads = {name.partition(".")[0] for name in check.needs}
+    return next((kind for kind in _APART if kind in heads), "")
 
 
 def judge(
