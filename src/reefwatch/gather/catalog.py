@@ -25,7 +25,7 @@ CATALOG = (
 """Module below `reefwatch.gather`, and class."""
 ASKED = {
     "reference_writer": ("numerics.reference", "Recorder"),
-    "against": ("numerics.reference", "Follower"),
+    "against": ("numerics.follow", "Follower"),
     "truth": ("numerics.truth", "Truth"),
 }
 """Those that an option asks for, by its name; last, so that they see what the others left alone."""
