@@ -42,8 +42,16 @@ VERBS = (
         "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
     ),
     Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
-    Verb("bisect", "the first environment that leaves the reference, and the op"),
-    Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
+    Verb(
+        "bisect",
+        "the first environment that leaves the reference, and the op",
+        _COMMANDS + "bisect",
+    ),
+    Verb(
+        "resume-check",
+        "does save, load, continue equal the uninterrupted run",
+        _COMMANDS + "resume_check",
+    ),
     Verb("compile-check", "does compiled code compute what the model says"),
     Verb(
         "kernels",
