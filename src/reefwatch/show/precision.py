@@ -163,15 +163,20 @@ def _alone(case: Case, cwd: str) -> Iterator[str]:
         file = words.short_path(row["file"], cwd)
         where = f"{file}:{row['line']}" if file else row["module"]
         shapes = " x ".join("[" + ",".join(map(str, one)) + "]" for one in row["shapes"][:2])
-        own = row["ratio"].get(row["dtype"])
-        low = own if own is not None else min(row["ratio"].values(), default=1.0)
+        own = (row["dtype"],) if row["dtype"] in row["ratio"] else tuple(row["ratio"])
         said = "  as short as a launch: tells nothing" if row["small"] else ""
-        if not said and low < 1:
+        if not said and any(_below(row, dtype) for dtype in own):
             said = "  below 1: emulated, or a naive kernel"
         op = row["op"].removeprefix("aten.").removesuffix(".default")
         what = f"{row['calls']} x {op} {shapes} in {row['dtype']}"
         yield f"  {full:>12}  {ratios}  {what}  {where}{said}"
     yield ""
+
+
+def _below(row: Mapping[str, Any], dtype: str) -> bool:
+    """True when the ratio is below 1 by more than the machine's own noise."""
+    noise = max(row["spread"].get(dtype, 0.0), row["spread"].get("f32", 0.0))
+    return bool(row["ratio"][dtype] * 1.1 * (1 + 3 * noise) < 1)
 
 
 def _ratio(row: Mapping[str, Any], dtype: str) -> str:

@@ -14,9 +14,11 @@ from reefwatch.experiments.precision.variants import ASKED, BEST, PLAIN, Asked, 
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.ops import OpLayer
 from reefwatch.gather.patches import perf_counter
+from reefwatch.gather.precision.attention import Attention
 from reefwatch.gather.precision.audit import PrecisionAudit
 from reefwatch.gather.precision.costly import CostlyOps
 from reefwatch.gather.precision.examine import Memory
+from reefwatch.gather.precision.gates import Gates
 from reefwatch.gather.precision.launched import Launches, profiler, roots
 from reefwatch.gather.precision.peak import Peak
 from reefwatch.gather.precision.policy import wide_ops
@@ -78,6 +80,9 @@ class Rotation(Instrument):
     def arm(self, tools: Tools) -> None:
         self._tools, self._torch = tools, tools.torch
         self._costly.arm(tools)
+        self._libraries = (Attention(), Gates())
+        for one in self._libraries:
+            one.arm(tools)
         self._optimizers: list[Any] = []
         self._variants: dict[str, Asked] = {ASKED: Asked()}
         self._times: dict[str, list[float]] = {}
@@ -146,6 +151,9 @@ class Rotation(Instrument):
         if self._replay is not None:
             self._replay.remove()
         self._write()
+        if self._variants_of is not None and not self._policy:
+            for one in self._libraries:
+                one.disarm()
         self._time_alone()
 
     def _end_if_done(self) -> None:
@@ -247,8 +255,8 @@ class Rotation(Instrument):
         for optimizer in self._optimizers:
             self._audit.on_optimizer(optimizer)
         watching: list[Instrument] = [self._audit, self._peak]
-        if name == ASKED and self._alone and not self._policy:
-            watching.append(self._costly)
+        if name == ASKED and not self._policy:
+            watching += [self._costly, *self._libraries]
         self._layer = OpLayer(tools, watching)
         self._audit.open(self._steps)
         self._audit.trail = []
@@ -265,6 +273,8 @@ class Rotation(Instrument):
         audit.layer = audit.layer or layer
         if name == ASKED:
             self._variants_of, self._trail = audit, audit.trail or []
+            for one in self._libraries:
+                one.close(self._steps)
         self._seen[name] = {
             "saved": dict(audit.saved),
             "state": audit.state.as_dict(),
