@@ -232,6 +232,23 @@ def test_what_another_thread_ran_has_the_line_that_took_its_result():
     assert [o.findings for o in judge([record], CHECKS)[0] if o.code == "PREC023"] == [()]
 
 
+def test_an_in_place_product_is_not_cast_by_autocast_and_is_told():
+    total, batch = torch.zeros(8, 8), torch.zeros(2, 8, 8)
+
+    def products():
+        with torch.autocast("cpu", torch.bfloat16):
+            total.addmm_(torch.ones(8, 4), torch.ones(4, 8))
+            batch.baddbmm_(torch.ones(2, 8, 4), torch.ones(2, 4, 8))
+
+    record = examine(products, claim="bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
+    assert [f.place.op for f in outcome.findings] == [
+        "aten.addmm_.default",
+        "aten.baddbmm_.default",
+    ]
+    assert record.facts["precision.compute"].value == {"f32": 2 * 8 * 8 * 4 * 3}
+
+
 def test_a_setting_that_rounds_on_the_cpu_breaks_a_claim_of_fp32():
     def product():
         torch.ones(2, 2) @ torch.ones(2, 2)
