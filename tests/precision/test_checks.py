@@ -249,6 +249,18 @@ def test_an_in_place_product_is_not_cast_by_autocast_and_is_told():
     assert record.facts["precision.compute"].value == {"f32": 2 * 8 * 8 * 4 * 3}
 
 
+def test_a_region_of_another_dtype_is_told_with_its_first_product():
+    def product():
+        with torch.autocast("cpu", torch.float16):
+            torch.ones(4, 4) @ torch.ones(4, 4)
+
+    (outcome,) = [
+        o for o in judge([examine(product, claim="bf16-mixed")], CHECKS)[0] if o.code == "PREC005"
+    ]
+    place = outcome.findings[0].place
+    assert (place.op, place.file) == ("aten.mm.default", __file__)
+
+
 def test_a_setting_that_rounds_on_the_cpu_breaks_a_claim_of_fp32():
     def product():
         torch.ones(2, 2) @ torch.ones(2, 2)
