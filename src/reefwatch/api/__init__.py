@@ -40,6 +40,10 @@ def run(
     noise: int = 0,
     light: bool = False,
     most: int | None = None,
+    on_mismatch: str = "report",
+    strict_casts: bool = False,
+    referee: str = "float64",
+    locate: float = 120.0,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -75,6 +79,10 @@ def run(
         light=light,
         noise=noise,
         most=most,
+        on_mismatch=on_mismatch,
+        strict_casts=strict_casts,
+        referee=referee,
+        locate=locate,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -143,6 +151,10 @@ class watch:
         record: str | os.PathLike[str] | None = None,
         against: str | os.PathLike[str] | None = None,
         light: bool = False,
+        on_mismatch: str = "report",
+        strict_casts: bool = False,
+        referee: str = "float64",
+        locate: float = 120.0,
     ) -> None:
         self._settings = Settings.of(
             claim,
@@ -157,6 +169,10 @@ class watch:
             record=record,
             against=against,
             light=light,
+            on_mismatch=on_mismatch,
+            strict_casts=strict_casts,
+            referee=referee,
+            locate=locate,
         )
         self._session: Session | None = None
         self._report: Report | None = None
@@ -273,6 +289,10 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
         plan["strict"],
         scrub=plan["scrub"],
         truth=plan.get("truth", False),
+        on_mismatch=plan.get("on_mismatch", "report"),
+        strict_casts=plan.get("strict_casts", False),
+        referee=plan.get("referee", "float64"),
+        locate=plan.get("locate", 120.0),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

@@ -110,8 +110,7 @@ def mismatches(case: Case, *kinds: str, gradient: bool | None = None) -> list[Ma
     return [
         one
         for one in rows
-        if one["kind"] in kinds
-        and gradient in (None, one["path"].startswith("gradient"))
+        if one["kind"] in kinds and gradient in (None, one["path"].startswith("gradient"))
     ]
 
 
@@ -124,9 +123,7 @@ def findings(rows: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
 def finding(one: Mapping[str, Any]) -> Finding:
     """A mismatch in words."""
     share = f" ({one['wrong']} of {one['elements']} elements)" if one["elements"] else ""
-    twin = (
-        "; seen on a twin compiled with the original's random numbers" if one["twin"] else ""
-    )
+    twin = "; seen on a twin compiled with the original's random numbers" if one["twin"] else ""
     message = f"{one['callable']}, call {one['call']}: {one['text']}{share}{twin}"
     file, line = _place(one)
     op = ", ".join(one["ops"][-3:])

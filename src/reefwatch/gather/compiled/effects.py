@@ -108,3 +108,27 @@ def outside_autocast() -> Iterator[None]:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield
+
+
+class Setting:
+    """The modes of a call: gradients, inference, autocast."""
+
+    def __init__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        self._inference = torch.is_inference_mode_enabled()
+        self.casts = [
+            (device, torch.get_autocast_dtype(device))
+            for device in ("cpu", "cuda")
+            if torch.is_autocast_enabled(device)
+        ]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """As it was then."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(self._inference))
+            if not self._inference:
+                stack.enter_context(torch.set_grad_enabled(self._grad))
+            for device, dtype in self.casts:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            yield

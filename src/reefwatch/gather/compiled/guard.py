@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,7 +13,7 @@ from reefwatch.gather.compiled.frames import Frames
 from reefwatch.gather.compiled.uses import Use, Uses, never_compile
 from reefwatch.gather.imports import PostImport
 from reefwatch.gather.instrument import Instrument, Tools
-from reefwatch.gather.patches import get_ident, unseen
+from reefwatch.gather.patches import get_ident, perf_counter, unseen
 
 FIRST = 2
 """Calls of each kind (callable, shapes, dtypes, modes) that are judged in the exam."""
@@ -28,6 +26,7 @@ MISMATCHES = 20
 KEPT = 4
 """Mismatches, and calls to be judged when the run is over, that are kept with their inputs."""
 KEPT_BYTES = 1 << 30
+DRAWS = "it draws random numbers, and compiled code draws others"
 HISTORY = 2
 """Calls before a mismatch that are kept, for bugs that need an earlier call."""
 
@@ -41,7 +40,7 @@ class CompileGuard(Instrument):
     def arm(self, tools: Tools) -> None:
         self._tools = tools
         self._torch = tools.torch
-        options = tools.options
+        options = self.options = tools.options
         self._aside = options.get("aside", nullcontext)
         self._mode = options.get("on_mismatch") or "report"
         self._later: list[Any] = options.setdefault("compiled_later", [])
@@ -50,9 +49,8 @@ class CompileGuard(Instrument):
         self._uses = Uses(tools.torch, self)
         self._frames = Frames(tools.torch)
         self._listening = False
-        self._local = threading.local()
         self._thread = get_ident()
-        self._spent = 0.0
+        self.spent = 0.0
         self._steady_since = 0.0
         self._steady_spent = 0.0
         self._tallies: dict[int, Tally] = {}
@@ -85,10 +83,6 @@ class CompileGuard(Instrument):
 
     def called(self, use: Use, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the program's call, and judge it if it is its turn."""
-        role = getattr(self._local, "role", None)
-        if role is not None:  # inside a run of ours
-            made = use.function if role == "original" else use.compiled
-            return made(*args, **kwargs)
         use.calls += 1
         if not self._listening:  # dynamo's modules are whole by now
             self._listening = True
@@ -101,8 +95,10 @@ class CompileGuard(Instrument):
         trial = self._begin(use, tally, args, kwargs)
         if trial is None:
             return use.compiled(*args, **kwargs)
+        began = perf_counter()
         try:
             out = use.compiled(*args, **kwargs)
+            use.seconds = max(use.seconds, perf_counter() - began)
         except Exception as error:
             self._end(use, tally, key, trial, None, error)
             raise
@@ -134,9 +130,9 @@ class CompileGuard(Instrument):
         return tally, key
 
     def _may(self, tally: Tally, times: int) -> bool:
-        now = time.perf_counter()
+        now = perf_counter()
         if times < FIRST:
-            if self._spent < self._exam:
+            if self.spent < self._exam:
                 return True
             tally.left += 1
             return False
@@ -165,7 +161,7 @@ class CompileGuard(Instrument):
     def _begin(self, use: Use, tally: Tally, args: Any, kwargs: Any) -> Any:
         from reefwatch.gather.compiled.trial import Trial
 
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             with self._aside():
                 trial = Trial(use.function, args, kwargs, tally.whole)
@@ -181,7 +177,7 @@ class CompileGuard(Instrument):
             tally.unproven(f"the call could not be copied: {type(error).__name__}: {error}")
             return None
         finally:
-            self._charge(tally, time.perf_counter() - began)
+            self._charge(tally, perf_counter() - began)
 
     def _ranks(self, tally: Tally) -> bool:
         dist = self._torch.distributed
@@ -201,7 +197,7 @@ class CompileGuard(Instrument):
         self, use: Use, tally: Tally, key: Any, trial: Any, out: Any, error: Exception | None
     ) -> tuple[Any] | None:
         """Judge the call that was made. Raises Breach. A value in place of the call's own."""
-        began = time.perf_counter()
+        began = perf_counter()
         breach: Breach | None = None
         instead = None
         try:
@@ -214,8 +210,7 @@ class CompileGuard(Instrument):
             if os.environ.get("REEFWATCH_DEBUG"):
                 raise
         finally:
-            self._local.role = None
-            self._charge(tally, time.perf_counter() - began)
+            self._charge(tally, perf_counter() - began)
         if breach is not None:
             raise breach from None
         return instead
@@ -234,12 +229,12 @@ class CompileGuard(Instrument):
         after = Draws()
         try:
             seen = trial.observe(out, error)
-            again = None if use.graphs else self._as("compiled", use.compiled)
-            options = self._tools.options
+            again = None if use.graphs else use.again
+            options = self.options
             rules = Rules(
-                options.get("compile_referee") or "float64", bool(options.get("strict_casts"))
+                options.get("referee") or "float64", bool(options.get("strict_casts"))
             )
-            trial.function = self._as("original", use.function)
+            trial.function = use.original
             verdict = judge(
                 trial,
                 seen,
@@ -252,20 +247,6 @@ class CompileGuard(Instrument):
             after.restore()
         return self._keep(use, tally, key, trial, verdict)
 
-    def _as(self, role: str, call: Any) -> Any:
-        local = self._local
-
-        def made(*args: Any, **kwargs: Any) -> Any:
-            before = getattr(local, "role", None)
-            local.role = role
-            try:
-                return call(*args, **kwargs)
-            finally:
-                local.role = before
-
-        never_compile(self._torch, made.__code__)
-        return made
-
     # -- what is told ---------------------------------------------------------------------------
 
     def _keep(
@@ -273,7 +254,8 @@ class CompileGuard(Instrument):
     ) -> tuple[Breach | None, tuple[Any] | None]:
         tally.judged(verdict)
         trial.function = use.function
-        tally.kinds_judged.add(key)
+        if not verdict.unproven:
+            tally.kinds_judged.add(key)
         tally.differentiated |= trial.differentiates
         late = verdict.drew and use.own_randomness or use.graphs
         if not verdict.differences:
@@ -283,7 +265,7 @@ class CompileGuard(Instrument):
             for one in verdict.inconclusive:
                 self._tell_inconclusive(use, tally, one)
             return None, None
-        rows = [self._row(use, tally, trial, verdict, one) for one in verdict.differences[:3]]
+        rows = [self.row(use, trial, verdict, one) for one in verdict.differences[:3]]
         self._mismatches += rows
         self._for_later(use, tally, trial, rows)
         for row in rows:
@@ -308,7 +290,7 @@ class CompileGuard(Instrument):
         trial.draws.restore()
         return (use.function(*trial.world.args, **trial.world.kwargs),)
 
-    def _row(self, use: Use, tally: Tally, trial: Any, verdict: Any, one: Any) -> dict[str, Any]:
+    def row(self, use: Use, trial: Any, verdict: Any, one: Any) -> dict[str, Any]:
         self._numbers += 1
         return {
             "number": self._numbers,
@@ -352,21 +334,33 @@ class CompileGuard(Instrument):
             return
         trial.keep_all()
         self._kept_bytes += trial.frozen.bytes
-        self._later.append(Later(use, trial, rows, list(tally.history)))
+        self._later.append(Later(self, use, trial, rows, list(tally.history)))
 
     def _charge(self, tally: Tally, seconds: float) -> None:
-        self._spent += seconds
+        self.spent += seconds
         tally.cost = max(seconds, 0.7 * tally.cost)
         if self._steady_since:
             self._steady_spent += seconds
 
+    def settled(self, use: Use, verdict: Any) -> None:
+        """A call of this use was judged after the run."""
+        tally = self._tallies[use.number]
+        tally.reasons.pop(DRAWS, None)
+        tally.judged(verdict, twin=True)
+        self._inconclusive += len(verdict.inconclusive)
+        self._tell()
+
     def _tell(self) -> None:
         sink = self._tools.sink
-        tallies = [self._tallies[use.number] for use in self._uses.all if use.number in self._tallies]
+        tallies = [
+            self._tallies[use.number] for use in self._uses.all if use.number in self._tallies
+        ]
         for tally in tallies:
             sink.event("compile.callable", tally.row(), id=str(tally.use.number))
         if not self._uses.all:
-            sink.fact("compile.used", Evidence("compile.used", False, source="nothing was compiled"))
+            sink.fact(
+                "compile.used", Evidence("compile.used", False, source="nothing was compiled")
+            )
             sink.fact("compile.calls", Unknown("nothing was compiled"))
             return
         sink.fact("compile.used", Evidence("compile.used", True, source="torch.compile"))
@@ -385,8 +379,9 @@ class CompileGuard(Instrument):
             "left": sum(tally.left for tally in tallies),
             "inconclusive": self._inconclusive,
             "unproven": reasons,
-            "seconds": self._spent,
+            "seconds": self.spent,
             "bytes": max((tally.bytes for tally in tallies), default=0),
+            "allowance": self._exam,
             "mode": self._mode,
         }
         sink.fact("compile.calls", Evidence("compile.calls", value, source="the original callable"))
@@ -417,8 +412,27 @@ class CompileGuard(Instrument):
 class Later:
     """A call to be looked at once more when the run is over."""
 
-    def __init__(self, use: Use, trial: Any, rows: Any, history: list[Any]) -> None:
+    def __init__(
+        self, guard: CompileGuard, use: Use, trial: Any, rows: Any, history: list[Any]
+    ) -> None:
         self.use, self.trial, self.rows, self.history = use, trial, rows, history
+        self.strict = bool(guard.options.get("strict_casts"))
+        self.call = use.calls
+        self._guard = guard
+
+    def row(self, verdict: Any, one: Any, twin: bool) -> dict[str, Any]:
+        """A mismatch that was found now, as the guard would have written it."""
+        row = self._guard.row(self.use, self.trial, verdict, one)
+        return {**row, "call": self.call, "twin": twin}
+
+    @property
+    def spent(self) -> float:
+        """Seconds that judging took while the run went on."""
+        return self._guard.spent
+
+    def settled(self, verdict: Any) -> None:
+        """It was judged on a twin: count it, and write the totals again."""
+        self._guard.settled(self.use, verdict)
 
 
 class Tally:
@@ -458,11 +472,11 @@ class Tally:
         if self._refused >= 3:
             self.reason = why
 
-    def judged(self, verdict: Any) -> None:
+    def judged(self, verdict: Any, twin: bool = False) -> None:
         if verdict.unproven:
             self.unproven(verdict.unproven)
             return
-        self.count += 1
+        self.count += not twin
         self.graded += verdict.graded
         self.bytes = max(self.bytes, verdict.bytes)
         self.referees[verdict.referee] = self.referees.get(verdict.referee, 0) + 1

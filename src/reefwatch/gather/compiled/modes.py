@@ -47,9 +47,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.draws: list[tuple[Any, Any]] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         _collective(func)
         out = func(*args, **(kwargs or {}))
         if _random(func):
@@ -68,9 +66,7 @@ class Replay(TorchDispatchMode):
         super().__init__()
         self._draws = list(draws)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if _random(func) and self._draws:
             return self._again(func, args)
@@ -90,11 +86,14 @@ class Replay(TorchDispatchMode):
             mask = out[1]
             keep = 1.0 - float(args[1])
             return args[0] * mask.to(args[0].dtype) / (keep or 1.0), mask
-        if not all(
-            value.dim() == 0 or value.numel() == 0 or not value.is_floating_point()
-            for value in args
-            if isinstance(value, torch.Tensor)
-        ) and name not in _SHAPES:
+        if (
+            not all(
+                value.dim() == 0 or value.numel() == 0 or not value.is_floating_point()
+                for value in args
+                if isinstance(value, torch.Tensor)
+            )
+            and name not in _SHAPES
+        ):
             raise RuntimeError(f"{name} depends on its inputs and draws at once")
         return tree_map(self._cast, out)
 

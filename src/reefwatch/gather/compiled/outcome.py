@@ -116,15 +116,19 @@ def keep_gradients(
     wanted: list[tuple[str, torch.Tensor]],
     cotangents: Cotangents,
     label: str,
-    again: bool = False,
+    again: bool,
+    under: Any,
 ) -> None:
-    """Note the gradients of the outputs for some cotangents, by input and parameter."""
+    """Note the gradients of the outputs for some cotangents, by input and parameter.
+
+    The pass is made inside the context `under`; the cotangents are not made there.
+    """
     outs = [(path, out) for path, out in outcome.outputs if _graded(out)]
     if not outs or not wanted:
         return
     sent = [cotangents(n, out) for n, (_, out) in enumerate(outs)]
     try:
-        with outside_autocast():
+        with outside_autocast(), under:
             found = torch.autograd.grad(
                 [out for _, out in outs],
                 [tensor for _, tensor in wanted],

@@ -12,7 +12,7 @@ import torch
 
 from reefwatch.gather.compiled import compare
 from reefwatch.gather.compiled.copies import Copies, Uncopied
-from reefwatch.gather.compiled.effects import Draws, Outside, ambient, held_back
+from reefwatch.gather.compiled.effects import Draws, Outside, Setting, ambient, held_back
 from reefwatch.gather.compiled.modes import Noise, Recorder, Wide
 from reefwatch.gather.compiled.outcome import (
     Outcome,
@@ -24,6 +24,7 @@ from reefwatch.gather.compiled.outcome import (
 from reefwatch.gather.compiled.world import World, copier
 
 RANDOM, SUM = "random cotangent", "cotangent of a sum"
+DRAWS = "it draws random numbers, and compiled code draws others"
 OPINIONS = 6
 """Noisy runs of the original, before something is told."""
 BEYOND = 8.0
@@ -69,6 +70,9 @@ class Trial:
         self._noisy: list[Outcome] | None = None
         self._dtypes: dict[int, torch.dtype] = {}
         self.draws = Draws()
+        self.setting = Setting()
+        self.later = False
+        """True when the program's call is over, and its modes with it."""
         self.differentiates = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         if self.reason:
             return
@@ -85,9 +89,7 @@ class Trial:
     def stays(self, tensor: torch.Tensor) -> bool:
         """True for a parameter: a call only reads it, so it needs no copy (unless `whole`)."""
         return (
-            not self.whole
-            and isinstance(tensor, torch.nn.Parameter)
-            and not tensor._backward_hooks
+            not self.whole and isinstance(tensor, torch.nn.Parameter) and not tensor._backward_hooks
         )
 
     def keep_all(self) -> None:
@@ -132,7 +134,8 @@ class Trial:
         copy = copier(copies, (lambda tensor: False) if wide else self.stays)
         under = mode if mode is not None else nullcontext()
         self.draws.restore()
-        with ambient(eager), self.world.as_it_was(copy) as (args, kwargs):
+        then = self.setting.again() if self.later else nullcontext()
+        with then, ambient(eager), self.world.as_it_was(copy) as (args, kwargs):
             inputs = [(path, copy(tensor)) for path, tensor in self.world.tensors]
             with held_back(eager) as printed:
                 try:
@@ -169,11 +172,13 @@ class Trial:
             if tensor.requires_grad and id(tensor) not in seen:
                 seen.add(id(tensor))
                 wanted.append((path, tensor))
-        with held_back(eager), under:
+        with held_back(eager):
             for label in sent:
                 if outcome.error is None:
                     cotangent = self._random if label == RANDOM else self._ones
-                    keep_gradients(outcome, wanted, cotangent, label, label != sent[-1])
+                    keep_gradients(
+                        outcome, wanted, cotangent, label, label != sent[-1], under
+                    )
 
     def _random(self, number: int, out: torch.Tensor) -> torch.Tensor:
         generator = torch.Generator().manual_seed(7919 + number)
@@ -380,7 +385,7 @@ def _judged(
     verdict = judge.verdict
     judge.look(seen, values, only="call")
     if not values:
-        verdict.partly = "it draws random numbers, and compiled code draws others"
+        verdict.partly = DRAWS
     if verdict.differences or compiled is None or not values or seen.error is not None:
         return verdict
     graded = bool(sent) and eager.graded
@@ -418,3 +423,34 @@ def _race(
             if compare.tensor(one.path, b, a, None) is not None and one.kind != "race":
                 one.kind = "race"
                 one.text += "; two runs of the compiled code differ from each other"
+
+
+def judge_again(
+    trial: Trial,
+    compiled: Callable[..., Any],
+    rules: Rules,
+    labels: tuple[str, ...] = (RANDOM, SUM),
+    values: bool = True,
+) -> Verdict:
+    """What the original says of another compiled callable, for the same call.
+
+    Without `labels` no gradients are taken. What is told of is as in `judge`.
+    """
+    began = time.perf_counter()
+    sent = labels if trial.differentiates else ()
+    try:
+        eager = trial.run(trial.function, sent)
+        judge = Judge(trial, rules, eager, sent)
+        for label in sent or ("",):
+            again = trial.run(compiled, (label,) if label else (), eager=False)
+            again.labels = (label,) if label else ("nothing",)
+            judge.verdict.graded |= bool(label) and eager.graded
+            judge.look(again, values, only="" if label else "call")
+            if judge.verdict.differences:
+                break
+        verdict = judge.verdict
+    except (Outside, Uncopied) as error:
+        verdict = Verdict(unproven=str(error))
+    verdict.seconds = time.perf_counter() - began
+    verdict.bytes = trial.frozen.bytes
+    return verdict

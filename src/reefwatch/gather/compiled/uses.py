@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,11 +14,27 @@ from reefwatch.gather.patches import Patches, getframe, unseen
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
+class Roles(threading.local):
+    """Whether compiled callables are called as such on this thread, or their originals are."""
+
+    now: str | None = None
+    """`original` or `compiled` inside a run of ours; None in the program's own."""
+
+
 class Use:
     """One compiled callable: the original, what dynamo made of it, and how it was asked for."""
 
-    def __init__(self, number: int, function: Any, compiled: Any, context: Any, place: Any) -> None:
+    def __init__(
+        self,
+        number: int,
+        function: Any,
+        compiled: Any,
+        context: Any,
+        place: tuple[str, int],
+        roles: Roles,
+    ) -> None:
         self.number = number
+        self.roles = roles
         self.function = function
         """The original callable."""
         self.compiled = compiled
@@ -26,16 +43,41 @@ class Use:
         self.file, self.line = place
         """Where torch.compile was called."""
         self.calls = 0
+        self.seconds = 0.0
+        """The longest judged call: the one in which it was compiled."""
         self.live = True
 
     @property
     def module(self) -> Any:
         """The module whose call was compiled; None for a function."""
         owner = getattr(self.function, "__self__", None)
-        if owner is None:
-            cells = getattr(self.function, "__closure__", None) or ()
-            owner = cells[0].cell_contents if len(cells) == 1 else None
+        code = getattr(self.function, "__code__", None)
+        if owner is None and code is not None and code.co_filename.endswith("external_utils.py"):
+            owner = self.function.__closure__[0].cell_contents  # dynamo's frame around a module
         return owner if _is_module(owner) else None
+
+    def original(self, *args: Any, **kwargs: Any) -> Any:
+        """The original, with the originals of what it calls."""
+        return self._as("original", self.function, args, kwargs)
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        """The compiled callable, in a run of ours."""
+        return self._as("compiled", self.compiled, args, kwargs)
+
+    def _as(self, role: str, call: Any, args: Any, kwargs: Any) -> Any:
+        before, self.roles.now = self.roles.now, role
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self.roles.now = before
+
+    @property
+    def backend(self) -> Any:
+        """The backend as it was given to torch.compile."""
+        found: Any = getattr(self.context, "callback", None)
+        while hasattr(found, "_torchdynamo_orig_backend"):
+            found = found._torchdynamo_orig_backend
+        return found
 
     @property
     def name(self) -> str:
@@ -48,9 +90,7 @@ class Use:
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
         """`{"backend", "options", "dynamic", "fullgraph"}`."""
-        backend = getattr(self.context, "callback", None)
-        while hasattr(backend, "_torchdynamo_orig_backend"):
-            backend = backend._torchdynamo_orig_backend
+        backend = self.backend
         name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", "")
         return {
             "backend": str(name or type(backend).__name__),
@@ -106,12 +146,15 @@ class Uses:
         self._caller = caller
         self._patches = Patches()
         self._on = False
+        self.roles = Roles()
+        for way in (Use.original, Use.again, Use._as):
+            never_compile(torch, way.__code__)
 
     def start(self) -> None:
         """Dynamo has been imported."""
         frames = sys.modules["torch._dynamo.eval_frame"]
         self._on = True
-        self._patches.replace(frames._TorchDynamoContext, "__call__", self._make)  # type: ignore[attr-defined]
+        self._patches.replace(frames._TorchDynamoContext, "__call__", self._make)
 
     def stop(self) -> None:
         """Calls of what was compiled meanwhile pass through from here on."""
@@ -122,7 +165,7 @@ class Uses:
 
     def _make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         frames = sys.modules["torch._dynamo.eval_frame"]
-        optimizing = frames.OptimizeContext  # type: ignore[attr-defined]
+        optimizing = frames.OptimizeContext
 
         def __call__(context: Any, fn: Any) -> Any:
             made = original(context, fn)
@@ -139,19 +182,21 @@ class Uses:
         function = getattr(made, "_torchdynamo_orig_callable", None)
         if not self._on or function is None or type(made).__name__ != "function":
             return made
-        use = Use(len(self.all), function, made, context, _place())
-        caller = self._caller
+        use = Use(len(self.all), function, made, context, _place(), self.roles)
+        caller, roles = self._caller, self.roles
 
         def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
+            if roles.now is not None:
+                return (function if roles.now == "original" else made)(*args, **kwargs)
             if not use.live:
                 return made(*args, **kwargs)
             return caller.called(use, args, kwargs)
 
         unseen(compile_wrapper)
-        guarded = functools.update_wrapper(compile_wrapper, made)
-        guarded.__wrapped__ = made.__wrapped__  # type: ignore[attr-defined]
+        guarded: Any = functools.update_wrapper(compile_wrapper, made)
+        guarded.__wrapped__ = made.__wrapped__
         if getattr(made, "_torchdynamo_wrapper_id", None) == id(made):
-            guarded._torchdynamo_wrapper_id = id(guarded)  # type: ignore[attr-defined]
+            guarded._torchdynamo_wrapper_id = id(guarded)
         never_compile(self._torch, guarded.__code__)
         self.all.append(use)
         return guarded

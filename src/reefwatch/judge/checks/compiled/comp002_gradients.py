@@ -30,13 +30,17 @@ PATH = "gradient of weight, random cotangent"
     doubt=doubt_gradients,
     good=(
         Case.of(
-            row(), compile__used=True, compile__differentiated=True,
+            row(),
+            compile__used=True,
+            compile__differentiated=True,
             compile__calls=case().value("compile.calls"),
         ),
     ),
     bad=(
         Case.of(
-            row(path=PATH), compile__used=True, compile__differentiated=True,
+            row(path=PATH),
+            compile__used=True,
+            compile__differentiated=True,
             compile__calls=case().value("compile.calls"),
         ),
     ),
