@@ -22,7 +22,5 @@ def after(
     from reefwatch.gather.compiled.trial import Rules
 
     rules = Rules(settings.referee, settings.strict_casts)
-    spent = kept[0].spent
-    left = max(0.0, settings.exam - spent)
-    Aftermath(sink, folder, settings.locate, left, say, rules).work(kept)
+    Aftermath(sink, folder, settings.locate, say, rules).work(kept)
     kept.clear()

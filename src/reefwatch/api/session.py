@@ -229,9 +229,7 @@ class Session:
                 from reefwatch.api import compiled
 
                 with self.guarded("look at mismatches"):
-                    compiled.after(
-                        self._compiled, self._sink, self.folder, self.settings, self.say
-                    )
+                    compiled.after(self._compiled, self._sink, self.folder, self.settings, self.say)
             if self._sink is not None:
                 with self.guarded("end of the record"):
                     self._sink.close()

@@ -38,6 +38,7 @@ def row(**changes: Any) -> Event:
         "module": "",
         "source": "/model.py:7",
         "repro": "repro1/repro.py",
+        "alone": "WRONG",
         "why": "",
     }
     return Event("compile.mismatch", {**data, **changes}, id="1")
@@ -161,6 +162,12 @@ def _why(one: Mapping[str, Any]) -> str:
 
 
 def _fix(one: Mapping[str, Any]) -> str:
-    if one["repro"]:
+    if one["repro"] and one["alone"] == "WRONG":
         return f"run {one['repro']}, which shows it alone; issue.md beside it is ready for upstream"
+    if one["repro"]:
+        said = f"prints {one['alone']}" if one["alone"] else "was not tried"
+        return (
+            f"{one['repro']} has the part and its inputs; alone it {said}: what else the program "
+            "does to the compiler is not in it"
+        )
     return "leave this part out with torch.compiler.disable, and report it upstream"

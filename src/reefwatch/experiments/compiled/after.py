@@ -22,8 +22,8 @@ LIKE = 1.3
 class Aftermath:
     """Works off what the guard has kept, and writes into the record.
 
-    Explaining mismatches may take `seconds`, judging calls that had to wait `twins`. `say` is told
-    what is being done.
+    All of it may take `seconds`, but for a compilation that is under way. `say` is told what is
+    being done.
     """
 
     def __init__(
@@ -31,27 +31,27 @@ class Aftermath:
         sink: Sink,
         folder: Path | None,
         seconds: float,
-        twins: float,
         say: Callable[[str], None],
         rules: Rules,
     ) -> None:
         self._sink, self._folder, self._say, self._rules = sink, folder, say, rules
-        self._seconds, self._twins = seconds, twins
         self._until = time.monotonic() + seconds
 
     def going(self) -> bool:
         return time.monotonic() < self._until
 
     def work(self, kept: list[Later]) -> None:
-        """All that was kept: mismatches first. The program's compiled code is not needed any more."""
-        for later in [one for one in kept if one.rows]:
-            self._guarded(later, self._explain)
-        until = time.monotonic() + self._twins
-        for later in [one for one in kept if not one.rows]:
-            if time.monotonic() + LIKE * later.use.seconds < until:
-                self._until = time.monotonic() + self._seconds
-                self._guarded(later, self._judge)
-        torch._dynamo.reset()
+        """All that was kept, mismatches first. The program's compiled code is not needed any more.
+
+        Its threads are over, and the pools that compile with them: each is compiled on this thread.
+        """
+        with torch._inductor.config.patch(compile_threads=1):
+            for later in [one for one in kept if one.rows]:
+                self._guarded(later, self._explain)
+            for later in [one for one in kept if not one.rows]:
+                if time.monotonic() + LIKE * later.use.seconds < self._until:
+                    self._guarded(later, self._judge)
+            torch._dynamo.reset()
 
     def _guarded(self, later: Later, act: Callable[[Later], None]) -> None:
         try:
@@ -79,7 +79,7 @@ class Aftermath:
             if found is not None:
                 self._place(row, found, backend, later)
         for one in later.rows[1:]:
-            for word in ("stage", "ops", "module", "source", "repro", "why"):
+            for word in ("stage", "ops", "module", "source", "repro", "alone", "why"):
                 one[word] = row[word]
         for one in later.rows:
             self._write(one)
@@ -94,8 +94,8 @@ class Aftermath:
         row["repro"] = str(path)
         left = self._until - time.monotonic()
         if left > 5:
-            said = repro.says(path, left)
-            row["why"] = f"alone, the repro prints {said}"
+            row["alone"] = repro.says(path, left)
+            repro.issue(folder, row, found, backend)
 
     def _judge(self, later: Later) -> None:
         """A call that could not be judged while the run went on: a twin with eager's draws."""

@@ -162,8 +162,15 @@ def write(
     (folder / "inputs.safetensors").write_bytes(files.written())
     path = folder / "repro.py"
     path.write_text(text)
-    (folder / "issue.md").write_text(_issue(row, window, name, text))
+    issue(folder, row, window, backend)
     return path
+
+
+def issue(folder: Path, row: dict[str, Any], window: Window, backend: Any) -> None:
+    """Write issue.md anew. Raises OSError."""
+    name = backend if isinstance(backend, str) else "inductor"
+    text = (folder / "repro.py").read_text()
+    (folder / "issue.md").write_text(_issue(row, window, name, text))
 
 
 def says(path: Path, seconds: float) -> str:
@@ -296,6 +303,10 @@ def _configs() -> list[str]:
 
 def _issue(row: dict[str, Any], window: Window, backend: str, code: str) -> str:
     """The text of an issue for upstream; what the machine is comes from torch itself."""
+    alone = {
+        "WRONG": "`repro.py` with `inputs.safetensors` beside it runs alone and prints WRONG.",
+        "": "`repro.py` with `inputs.safetensors` beside it was not tried alone.",
+    }.get(row["alone"], f"Alone, `repro.py` prints {row['alone']}: not ready to be reported.")
     about = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
     return f"""## torch.compile gives other results than eager ({row["stage"]})
 
@@ -309,7 +320,7 @@ def _issue(row: dict[str, Any], window: Window, backend: str, code: str) -> str:
 - line: {window.source or "not known"}; module: {window.module or "none"}
 - {about}
 
-`repro.py` with `inputs.safetensors` beside it runs alone and prints WRONG.
+{alone}
 
 ```python
 {code}```

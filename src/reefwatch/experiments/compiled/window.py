@@ -219,9 +219,7 @@ class Search:
         trial.setting, trial.later = setting, True
         compiled = torch.compile(graph, backend=self.backend)
         try:
-            found = judge_again(
-                trial, compiled, Rules(strict_casts=self.later.strict), self.labels
-            )
+            found = judge_again(trial, compiled, Rules(strict_casts=self.later.strict), self.labels)
         except Exception:
             return False
         return bool(found.differences)
@@ -264,9 +262,7 @@ class Search:
             return None
 
 
-def search(
-    later: Later, backend: Any, path: str, going: Callable[[], bool]
-) -> Window | None:
+def search(later: Later, backend: Any, path: str, going: Callable[[], bool]) -> Window | None:
     """The smallest window over all graphs of the call; None when no graph departs alone."""
     for graph, inputs in captured(later):
         found = Search(graph, inputs, later, backend, path, going).find()

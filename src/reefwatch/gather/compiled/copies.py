@@ -58,6 +58,13 @@ class Copies:
         """(tensor, its copy) of all that were made."""
         return list(self._made.values())
 
+    def rebased(self) -> Copies:
+        """The same copies, as what is to be copied."""
+        made = Copies()
+        made.bytes = self.bytes
+        made._made = {id(copy): (copy, copy) for _, copy in self._made.values()}
+        return made
+
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         if not plain(tensor):
             raise Uncopied(f"a {type(tensor).__name__} takes part, a tensor of another class")

@@ -8,6 +8,8 @@ from typing import Any
 
 from reefwatch.gather.patches import Patches, getframe
 
+_RESUMED = "torch_dynamo_resume_in_"
+"""What dynamo calls the rest of a function after a graph break."""
 MOST = 50
 """Rows of each sort."""
 
@@ -27,6 +29,7 @@ class Frames:
         self._torch = torch
         self._patches = Patches()
         self._seen: Any = None
+        self._over = False
 
     def start(self) -> None:
         """Dynamo's own modules are imported with the first compiled call at the latest."""
@@ -41,6 +44,7 @@ class Frames:
 
     def stop(self) -> None:
         self.read()
+        self._over = True
         self._patches.restore()
 
     def _broke(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,6 +89,8 @@ class Frames:
 
     def read(self) -> None:
         """Take what dynamo has noted of the frames that it has met since."""
+        if self._over:  # what is compiled now is ours
+            return
         utils = sys.modules.get("torch._dynamo.utils")
         noted = list(getattr(utils, "_compilation_metrics", ()))
         fresh = noted
@@ -111,6 +117,9 @@ class Frames:
         self._add("left", str(file), int(line), str(one.co_name or ""), f"{name}: {_first(why)}")
 
     def _add(self, kind: str, file: str, line: int, what: str, why: str, knob: str = "") -> None:
+        if what.startswith(_RESUMED):
+            name, _, at = what.removeprefix(_RESUMED).rpartition("_at_")
+            what = f"{name}, from line {at.partition('_')[0]} on"
         key = (kind, file, line, what)
         row = self.rows.get(key)
         if row is not None:

@@ -231,9 +231,7 @@ class CompileGuard(Instrument):
             seen = trial.observe(out, error)
             again = None if use.graphs else use.again
             options = self.options
-            rules = Rules(
-                options.get("referee") or "float64", bool(options.get("strict_casts"))
-            )
+            rules = Rules(options.get("referee") or "float64", bool(options.get("strict_casts")))
             trial.function = use.original
             verdict = judge(
                 trial,
@@ -267,6 +265,7 @@ class CompileGuard(Instrument):
             return None, None
         rows = [self.row(use, trial, verdict, one) for one in verdict.differences[:3]]
         self._mismatches += rows
+        instead = self._instead(use, trial) if self._mode == "eager" else None
         self._for_later(use, tally, trial, rows)
         for row in rows:
             self._tools.sink.event("compile.mismatch", row, id=str(row["number"]))
@@ -276,7 +275,7 @@ class CompileGuard(Instrument):
         if self._mode == "eager":
             tally.eager = True
             tally.partial("from a mismatch on, the original is called in its place (asked for)")
-            return None, self._instead(use, trial)
+            return None, instead
         return None, None
 
     def _instead(self, use: Use, trial: Any) -> tuple[Any]:
@@ -314,6 +313,7 @@ class CompileGuard(Instrument):
             "module": "",
             "source": "",
             "repro": "",
+            "alone": "",
             "why": "",
         }
 
@@ -333,6 +333,7 @@ class CompileGuard(Instrument):
         if any(later.use is use and later.rows is None and rows is None for later in self._later):
             return
         trial.keep_all()
+        trial.let_go()
         self._kept_bytes += trial.frozen.bytes
         self._later.append(Later(self, use, trial, rows, list(tally.history)))
 
@@ -425,11 +426,6 @@ class Later:
         row = self._guard.row(self.use, self.trial, verdict, one)
         return {**row, "call": self.call, "twin": twin}
 
-    @property
-    def spent(self) -> float:
-        """Seconds that judging took while the run went on."""
-        return self._guard.spent
-
     def settled(self, verdict: Any) -> None:
         """It was judged on a twin: count it, and write the totals again."""
         self._guard.settled(self.use, verdict)
@@ -486,6 +482,7 @@ class Tally:
     def remember(self, trial: Any) -> None:
         """Keep the last few calls: some bugs need an earlier one."""
         if trial.frozen.bytes < KEPT_BYTES // 16:
+            trial.let_go()
             self.history = [*self.history, trial][-HISTORY:]
 
     def row(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ RANDOM, SUM = "random cotangent", "cotangent of a sum"
 DRAWS = "it draws random numbers, and compiled code draws others"
 OPINIONS = 6
 """Noisy runs of the original, before something is told."""
+_COMPILING = ("BackendCompilerFailed", "InductorError", "FailOnRecompileLimitHit")
 BEYOND = 8.0
 """Times the largest move under noise, within which a difference says nothing."""
 
@@ -97,6 +98,12 @@ class Trial:
         for _, tensor in self.world.tensors:
             self.frozen.of(tensor)
         self.whole = True
+
+    def let_go(self) -> None:
+        """Hold copies alone: the program's own tensors are not kept alive."""
+        self.world.rebase(lambda t: self.frozen.of(t) if t in self.frozen else t)
+        self.frozen = self.frozen.rebased()
+        self._marks = {}
 
     def changed_parameters(self) -> bool:
         """True when the call has written to what was thought to be only read."""
@@ -176,9 +183,7 @@ class Trial:
             for label in sent:
                 if outcome.error is None:
                     cotangent = self._random if label == RANDOM else self._ones
-                    keep_gradients(
-                        outcome, wanted, cotangent, label, label != sent[-1], under
-                    )
+                    keep_gradients(outcome, wanted, cotangent, label, label != sent[-1], under)
 
     def _random(self, number: int, out: torch.Tensor) -> torch.Tensor:
         generator = torch.Generator().manual_seed(7919 + number)
@@ -235,7 +240,7 @@ def _mark(tensor: torch.Tensor) -> Any:
     return version, id(grad), None if grad is None else grad._version
 
 
-def _line(error: BaseException) -> str:
+def _line(error: BaseException | None) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
 
@@ -444,6 +449,8 @@ def judge_again(
         for label in sent or ("",):
             again = trial.run(compiled, (label,) if label else (), eager=False)
             again.labels = (label,) if label else ("nothing",)
+            if type(again.error).__name__ in _COMPILING:
+                raise Outside(f"it could not be compiled anew: {_line(again.error)}")
             judge.verdict.graded |= bool(label) and eager.graded
             judge.look(again, values, only="" if label else "call")
             if judge.verdict.differences:

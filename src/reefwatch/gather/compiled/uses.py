@@ -203,10 +203,13 @@ class Uses:
 
 
 def never_compile(torch: Any, code: Any) -> None:
-    """Tell dynamo to run this code as it is, and what it calls as ever."""
+    """Tell dynamo to run this code as it is, and all that it calls.
+
+    The program's compiled callable turns dynamo on again by itself, as it does everywhere.
+    """
     frames = torch._C._dynamo.eval_frame
-    skip, usual = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
-    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, usual))
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
 
 
 def _place() -> tuple[str, int]:

@@ -228,6 +228,15 @@ class _Name(_Attribute):
         self.owner[self.name] = value
 
 
+def _within(function: Any) -> Any:
+    """The callable that dynamo has put a frame of its own around."""
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_filename.endswith("external_utils.py") and function.__closure__:
+        return function.__closure__[0].cell_contents
+    owner = getattr(function, "__self__", None)
+    return owner.function if hasattr(owner, "original") and hasattr(owner, "again") else function
+
+
 def _names(code: Any) -> Iterator[str]:
     """The names that a function and those made inside it may look up in globals."""
     yield from code.co_names
@@ -288,7 +297,7 @@ class World:
             walk.visit(value, f"args[{n}]")
         for name, value in kwargs.items():
             walk.visit(value, name)
-        walk.visit(self.function, "")
+        walk.visit(_within(self.function), "")
         return walk
 
     def leaves(self, args: Any = None, kwargs: Any = None) -> list[Leaf]:
@@ -296,6 +305,13 @@ class World:
         return self._walk(
             self.args if args is None else args, self.kwargs if kwargs is None else kwargs
         ).leaves
+
+    def rebase(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Hold other tensors in the place of those of the call."""
+        self.args = tuple(replaced(value, copy) for value in self.args)
+        self.kwargs = {name: replaced(value, copy) for name, value in self.kwargs.items()}
+        self._held = [(holder, _replaced(held, copy)) for holder, held in self._held]
+        self.tensors = [(path, copy(tensor)) for path, tensor in self.tensors]
 
     @contextmanager
     def as_it_was(self, copy: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[Any]:
