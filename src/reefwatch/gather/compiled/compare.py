@@ -244,8 +244,12 @@ def _floats(
     fine = torch.isfinite(c) & torch.isfinite(e) & torch.isfinite(r)
     if not bool(fine.any()):
         return None
+    times = TIMES
     if r is not e and _unlike(e[fine], r[fine], unit):
-        r = e
+        if not _unlike(c[fine], r[fine], floor * unit / TRUSTED):
+            times = 0.0  # compiled code is nearer to float64 than the original: fused, say
+        else:
+            r = e
     zero = torch.zeros((), dtype=c.dtype, device=c.device)
     off = torch.where(fine, (c - r).abs(), zero)
     own = torch.where(fine, (e - r).abs(), zero)
@@ -253,13 +257,13 @@ def _floats(
     count = int(fine.sum())
     rms = max(float((size.pow(2).sum() / count).sqrt()), tiny)
     extra = ZERO * unit * scale
-    allowed = TIMES * float(own.max()) + floor * unit * size.clamp(min=rms) + extra
+    allowed = times * float(own.max()) + floor * unit * size.clamp(min=rms) + extra
     wrong = off > allowed
     of = _rooted(off, count), _rooted(own, count)
     if not bool(wrong.any()):
-        if of[0] <= TIMES * of[1] + floor / 4 * unit * rms + extra:
+        if of[0] <= times * of[1] + floor / 4 * unit * rms + extra:
             return None
-        wrong = off > TIMES * own + floor / 4 * unit * size.clamp(min=rms) + extra
+        wrong = off > times * own + floor / 4 * unit * size.clamp(min=rms) + extra
         if not bool(wrong.any()):
             return None
     at = _index((off / allowed).argmax(), off.shape)

@@ -125,8 +125,10 @@ class Wide(Replay):
 class Noise(Replay):
     """Moves each rounded result by up to one unit in its last place, as other kernels might."""
 
-    def __init__(self, draws: list[tuple[Any, Any]], seed: int) -> None:
+    def __init__(self, draws: list[tuple[Any, Any]], seed: int, casts: bool = True) -> None:
         super().__init__(draws)
+        self._casts = casts
+        """False: a cast to fewer bits is asked for, and is to be as it is."""
         self._generator = torch.Generator().manual_seed(seed)
 
     def _compute(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -134,7 +136,9 @@ class Noise(Replay):
         name = func._schema.name.partition("::")[2].removesuffix("_")
         if name.removesuffix("_copy") in _EXACT or func.is_view:
             return out
-        if name in ("_to_copy", "to", "convert_element_type") and not _narrows(args[0], out):
+        if name in ("_to_copy", "to", "convert_element_type") and not (
+            self._casts and _narrows(args[0], out)
+        ):
             return out
         with torch.no_grad():
             return tree_map(self._moved, out)

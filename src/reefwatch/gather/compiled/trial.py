@@ -222,13 +222,13 @@ class Trial:
         self.run(self.function, (), recorder)
         return recorder.draws
 
-    def noisy(self, eager: Outcome, sent: tuple[str, ...]) -> list[Outcome]:
+    def noisy(self, eager: Outcome, sent: tuple[str, ...], casts: bool) -> list[Outcome]:
         """The original with each result moved in its last place, some times."""
         if self._noisy is None:
             draws = self._drawn(eager)
             self._noisy = []
             for seed in range(OPINIONS):
-                one = self.run(self.function, sent, Noise(draws, seed))
+                one = self.run(self.function, sent, Noise(draws, seed, casts))
                 if one.error is None:
                     self._noisy.append(one)
         return self._noisy
@@ -302,7 +302,7 @@ class Judge:
         moved = [one for one in found if one.path != "exception"]
         if not moved:
             return found, []
-        noisy = self.trial.noisy(self.eager, self.sent)
+        noisy = self.trial.noisy(self.eager, self.sent, not self.rules.strict_casts)
         unsure = [one for one in moved if _within(one, compiled, self.eager, noisy)]
         return [one for one in found if one not in unsure], unsure
 
