@@ -51,7 +51,8 @@ def looked(path: Path, device: str, armed: bool, locate: float) -> dict[str, Any
                         compiled(*args)
                 except Exception as error:
                     print(path.stem, type(error).__name__, str(error)[:100], file=sys.stderr)
-        lines = [json.loads(line) for line in open(Path(folder) / "rank0.jsonl")]
+        text = (Path(folder) / "rank0.jsonl").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
     torch._inductor.config.post_grad_custom_pre_pass = None
     lowerings.clear()
     lowerings.update(kept)

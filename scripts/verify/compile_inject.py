@@ -1,8 +1,11 @@
-"""Single wrong rewrites of Inductor's post-grad graph: how many are found, and where.
+"""Single wrong rewrites of the graph that Inductor lowers: how many are found, and where.
+
+With `--through aten` the graphs of AOTAutograd (Inductor's decompositions, its partition) are rewritten
+and run by ATen's kernels; with `--through inductor` the post-grad graph is, and code is generated.
 
 One rewrite at one node of a forward or backward graph, chosen by a fresh seed over ten models. A
-rewrite counts when results, gradients or buffers of the compiled code move beyond rounding: by more
-than 1e-4 of the larger of the element and its tensor's rms, against the same code without the rewrite.
+rewrite counts when results, gradients or buffers of the compiled code move beyond rounding: by
+more than 1e-4 of the larger of the element and its tensor's rms, against the code without it.
 """
 
 from __future__ import annotations
@@ -169,6 +172,26 @@ class Planting:
         return None
 
 
+def through_aten(plant: Planting) -> Any:
+    """A backend: Inductor's decompositions and partition, ATen's kernels."""
+    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor.decomposition import select_decomp_table
+
+    def compiler(graph: Any, examples: Any) -> Any:
+        plant(graph.graph)
+        graph.recompile()
+        return make_boxed_func(graph.forward)
+
+    return aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=select_decomp_table(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+
+
 def _origin(node: Any) -> str:
     """Name of the node of dynamo's graph that this one comes from."""
     stack = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack") or []
@@ -205,12 +228,17 @@ def main() -> int:
     parser.add_argument("--locate", type=int, default=30, help="of those found, that are located")
     parser.add_argument("--seconds", type=float, default=5400)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--through", choices=("aten", "inductor"), default="aten")
     given = parser.parse_args()
     torch._inductor.config.force_disable_caches = True
     torch._inductor.config.fallback_random = True
     draw = random.Random(given.seed)
     plant = Planting()
-    torch._inductor.config.post_grad_custom_pre_pass = plant
+    backend: Any = "inductor"
+    if given.through == "aten":
+        backend = through_aten(plant)
+    else:
+        torch._inductor.config.post_grad_custom_pre_pass = plant
     began = time.monotonic()
     made = {}
     for name, (call, inputs) in models(given.seed).items():
@@ -220,7 +248,7 @@ def main() -> int:
         plant.sites, plant.chosen = [], None
         torch._dynamo.reset()
         trial = Trial(call, inputs, {}, whole=True)
-        compiled = torch.compile(call)
+        compiled = torch.compile(call, backend=backend)
         clean = {label: trial.run(compiled, (label,), eager=False) for label in (RANDOM, SUM)}
         made[name] = (call, trial, clean, list(dict.fromkeys(plant.sites)))
         print(f"{name}: {len(made[name][3])} sites", file=sys.stderr, flush=True)
@@ -241,7 +269,7 @@ def main() -> int:
         call, trial, clean, _ = made[name]
         plant.chosen, plant.done, plant.windowed, plant.origin = site, 0, False, ""
         torch._dynamo.reset()
-        compiled = torch.compile(call)
+        compiled = torch.compile(call, backend=backend)
         try:
             verdict = judge_again(trial, compiled, Rules())
             runs = {k: trial.run(compiled, (k,), eager=False) for k in (RANDOM, SUM)}
@@ -268,7 +296,7 @@ def main() -> int:
             missed.append(f"{name} {site}; inconclusive: {len(verdict.inconclusive)}")
         elif count["located of"] < given.locate:
             count["located of"] += 1
-            where = _locate(call, trial, verdict, plant)
+            where = _locate(call, trial, verdict, plant, backend)
             count["located"] += where == "located"
             if where != "located":
                 astray.append(f"{name} {site} from {plant.source or 'no op'}: {where}")
@@ -280,7 +308,10 @@ def main() -> int:
         )
     share = count["found"] / max(1, count["changes a result"])
     at = count["located"] / max(1, count["located of"])
-    print(f"### Single wrong rewrites of the post-grad graph, seed {given.seed}, {given.device}\n")
+    print(
+        f"### Single wrong rewrites of the graph that is lowered, seed {given.seed}, "
+        f"through {given.through}, {given.device}\n"
+    )
     print("| | |\n| --- | --- |")
     for title, number in count.items():
         print(f"| {title} | {number} |")
@@ -296,7 +327,7 @@ def main() -> int:
     return int(share < 0.95 or at < 0.85)
 
 
-def _locate(call: Any, trial: Any, verdict: Any, plant: Planting) -> str:
+def _locate(call: Any, trial: Any, verdict: Any, plant: Planting, backend: Any) -> str:
     """`located`, or what was named instead."""
     from reefwatch.experiments.compiled import window
     from reefwatch.gather.compiled.trial import RANDOM
@@ -313,6 +344,7 @@ def _locate(call: Any, trial: Any, verdict: Any, plant: Planting) -> str:
     later: Any = Later()
     later.trial = trial
     trial.later = True
+    trial.setting = type(trial.setting)()
     path = verdict.differences[0].path
     plant.windowed = True
     source = plant.source
@@ -320,7 +352,7 @@ def _locate(call: Any, trial: Any, verdict: Any, plant: Planting) -> str:
     started = time.monotonic()
     plant_chosen = plant.chosen
     plant.chosen = (plant_chosen[0], "", *plant_chosen[2:]) if plant_chosen else None
-    found = window.search(later, "inductor", path, lambda: time.monotonic() - started < 240)
+    found = window.search(later, backend, path, lambda: time.monotonic() - started < 240)
     del RANDOM
     if found is None:
         return "no window"

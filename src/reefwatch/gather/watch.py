@@ -344,7 +344,7 @@ class Watch:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """What is done inside is ours and no part of the run: it is timed, and no moment is told."""
+        """What is done inside is no part of the run: it is timed, and no moment is told."""
         before, self._busy = self._busy, get_ident()
         began = perf_counter()
         try:

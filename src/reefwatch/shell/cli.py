@@ -44,7 +44,11 @@ VERBS = (
     Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
     Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
-    Verb("compile-check", "does compiled code compute what the model says"),
+    Verb(
+        "compile-check",
+        "does compiled code compute what the model says",
+        _COMMANDS + "compile_check",
+    ),
     Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
     Verb("dist", "collectives and parallel training do what they promise"),

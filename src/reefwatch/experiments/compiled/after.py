@@ -14,7 +14,6 @@ from reefwatch.experiments.compiled import ladder, repro, window
 from reefwatch.gather.compiled.guard import Later
 from reefwatch.gather.compiled.trial import RANDOM, SUM, Rules, judge_again
 
-
 LIKE = 1.3
 """Times the first call's own time, that a twin is taken to need: most of it is compiling."""
 

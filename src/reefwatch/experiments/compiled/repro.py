@@ -41,8 +41,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def tensors():
     """The storages in inputs.safetensors, by name."""
-    kinds = {{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
-             "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64"}}
+    kinds = {{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+             "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8",
+             "BOOL": "bool", "C64": "complex64"}}
     raw = open(os.path.join(HERE, "inputs.safetensors"), "rb").read()
     size, = struct.unpack("<Q", raw[:8])
     found = {{}}
@@ -66,6 +67,7 @@ VIEWS = {views}
 CONSTANTS = {constants}
 COTANGENT = {cotangent!r}
 DEVICE_CASTS = {casts!r}
+TOLERANCE = {tolerance!r}
 
 
 def inputs():
@@ -93,15 +95,17 @@ def outcome(call):
                 stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
             with torch.set_grad_enabled(COTANGENT is not None):
                 outs = call(*args)
-        outs = [out for out in (outs if isinstance(outs, (tuple, list)) else [outs]) if torch.is_tensor(out)]
-        got = [out.detach().clone() for out in outs] + [a.detach().clone() for a in args if torch.is_tensor(a)]
+        outs = outs if isinstance(outs, (tuple, list)) else [outs]
+        outs = [out for out in outs if torch.is_tensor(out)]
+        got = [one.detach().clone() for one in (*outs, *args) if torch.is_tensor(one)]
         wanted = [a for a in args if torch.is_tensor(a) and a.requires_grad]
         outs = [out for out in outs if out.requires_grad]
         if COTANGENT is not None and outs and wanted:
             g = torch.Generator().manual_seed(7919)
             sent = [torch.randn(out.shape, generator=g).to(out) if COTANGENT == "random"
-                    else torch.ones((), dtype=out.dtype, device=out.device).expand(out.shape) for out in outs]
-            got += [g for g in torch.autograd.grad(outs, wanted, sent, allow_unused=True) if g is not None]
+                    else torch.ones(()).to(out).expand(out.shape) for out in outs]
+            made = torch.autograd.grad(outs, wanted, sent, allow_unused=True)
+            got += [gradient for gradient in made if gradient is not None]
     except Exception as error:
         return type(error).__name__
     return got
@@ -122,8 +126,10 @@ def departs(ours, theirs):
             return True
         fine = b.isfinite()
         off, size = (a - b)[fine].abs(), b[fine].abs()
-        if size.numel() and bool((off > {tolerance!r} * size.clamp(min=float(size.pow(2).mean().sqrt()))).any()):
-            return True
+        if size.numel():
+            scale = size.clamp(min=float(size.pow(2).mean().sqrt()))
+            if bool((off > TOLERANCE * scale).any()):
+                return True
     return len(ours) != len(theirs)
 
 

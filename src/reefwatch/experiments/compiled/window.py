@@ -1,4 +1,4 @@
-"""The smallest part of the captured graph that still departs, with the inputs that it really had."""
+"""The smallest part of the captured graph that still departs, with the inputs that it had."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Search:
         """The value of each node, as it was when it was made."""
         values = self.values
 
-        class Recording(Interpreter):
+        class Recording(Interpreter):  # type: ignore[misc]
             def run_node(self, n: Node) -> Any:
                 value = super().run_node(n)
                 values[n] = replaced(value, Copies().of)

@@ -74,9 +74,9 @@ class Frames:
         def exceeds_recompile_limit(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
             if made[0]:
-                frame = getframe(1)
+                frame: Any = getframe(1)
                 while frame is not None and "recompile_reason" not in frame.f_locals:
-                    frame = frame.f_back  # type: ignore[assignment]
+                    frame = frame.f_back
                 found = frame.f_locals if frame is not None else {}
                 code = found.get("code")
                 if code is not None:

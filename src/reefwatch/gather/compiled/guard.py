@@ -10,6 +10,7 @@ from typing import Any
 from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.compiled.frames import Frames
+from reefwatch.gather.compiled.rows import mismatch
 from reefwatch.gather.compiled.uses import Use, Uses, never_compile
 from reefwatch.gather.imports import PostImport
 from reefwatch.gather.instrument import Instrument, Tools
@@ -255,7 +256,7 @@ class CompileGuard(Instrument):
         if not verdict.unproven:
             tally.kinds_judged.add(key)
         tally.differentiated |= trial.differentiates
-        late = verdict.drew and use.own_randomness or use.graphs
+        late = (verdict.drew and use.own_randomness) or use.graphs
         if not verdict.differences:
             if late:
                 self._for_later(use, tally, trial, None)
@@ -290,32 +291,9 @@ class CompileGuard(Instrument):
         return (use.function(*trial.world.args, **trial.world.kwargs),)
 
     def row(self, use: Use, trial: Any, verdict: Any, one: Any) -> dict[str, Any]:
+        """A mismatch as it is written into the record."""
         self._numbers += 1
-        return {
-            "number": self._numbers,
-            "callable": use.name,
-            "file": use.file,
-            "line": use.line,
-            "call": use.calls,
-            "path": one.path,
-            "kind": one.kind,
-            "text": one.text,
-            "error": one.error,
-            "allowed": one.allowed,
-            "wrong": one.wrong,
-            "elements": one.elements,
-            "referee": verdict.referee,
-            "inputs": [_shape(t) for path, t in trial.world.tensors if path.startswith("args")][:8],
-            "backend": use.settings["backend"],
-            "twin": False,
-            "stage": "",
-            "ops": [],
-            "module": "",
-            "source": "",
-            "repro": "",
-            "alone": "",
-            "why": "",
-        }
+        return mismatch(self._numbers, use, use.calls, trial, verdict, one)
 
     def _tell_inconclusive(self, use: Use, tally: Tally, one: Any) -> None:
         self._inconclusive += 1
@@ -521,10 +499,6 @@ def _key(torch: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         else:
             found.append(type(value))
     return tuple(found)
-
-
-def _shape(tensor: Any) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 unseen(CompileGuard.called)

@@ -15,17 +15,20 @@ from reefwatch.gather.compiled.copies import LOW, wide
 from reefwatch.gather.compiled.effects import Outside
 
 _EXACT = frozenset(
-    """abs amax amin argmax argmin argsort bernoulli bool bucketize cat ceil clamp clamp_max clamp_min
-    clone constant_pad_nd contiguous copy diag diagonal dropout embedding empty empty_like
-    empty_strided eq expand fill flip floor full full_like gather ge gt hardtanh index
-    index_select isfinite isinf isnan kthvalue le leaky_relu lt masked_fill masked_select max
-    max_pool2d_with_indices max_pool3d_with_indices maximum median min minimum mode narrow
-    native_dropout ne neg new_empty new_full new_ones new_zeros nonzero ones ones_like
-    permute pixel_shuffle pixel_unshuffle rand rand_like randint randn randn_like randperm relu repeat roll round
-    scalar_tensor scatter searchsorted select sgn sign slice sort split squeeze stack t take threshold
-    topk transpose tril triu trunc unbind unfold unsqueeze view where zeros zeros_like
-    isneginf isposinf logical_and logical_or logical_not lift_fresh detach alias reshape unique
-    _unsafe_index _unsafe_view select_backward slice_backward as_strided""".split()
+    """
+        abs amax amin argmax argmin argsort bernoulli bool bucketize cat ceil clamp clamp_max
+        clamp_min clone constant_pad_nd contiguous copy diag diagonal dropout embedding empty
+        empty_like empty_strided eq expand fill flip floor full full_like gather ge gt hardtanh
+        index index_select isfinite isinf isnan kthvalue le leaky_relu lt masked_fill
+        masked_select max max_pool2d_with_indices max_pool3d_with_indices maximum median min
+        minimum mode narrow native_dropout ne neg new_empty new_full new_ones new_zeros nonzero
+        ones ones_like permute pixel_shuffle pixel_unshuffle rand rand_like randint randn
+        randn_like randperm relu repeat roll round scalar_tensor scatter searchsorted select sgn
+        sign slice sort split squeeze stack t take threshold topk transpose tril triu trunc
+        unbind unfold unsqueeze view where zeros zeros_like isneginf isposinf logical_and
+        logical_or logical_not lift_fresh detach alias reshape unique _unsafe_index _unsafe_view
+        select_backward slice_backward as_strided
+    """.split()  # noqa: SIM905
 )
 """Ops that choose or move values and round nothing."""
 
@@ -40,7 +43,7 @@ def _collective(func: Any) -> None:
         raise Outside("it talks to other ranks")
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Keeps what random ops gave, in order."""
 
     def __init__(self) -> None:
@@ -59,7 +62,7 @@ def _kept(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-class Replay(TorchDispatchMode):
+class Replay(TorchDispatchMode):  # type: ignore[misc]
     """Gives the recorded draws again."""
 
     def __init__(self, draws: list[tuple[Any, Any]]) -> None:
@@ -101,10 +104,10 @@ class Replay(TorchDispatchMode):
         return value
 
 
-_SHAPES = (
-    "aten::rand_like aten::randn_like aten::randint_like aten::bernoulli aten::normal "
-    "aten::multinomial aten::poisson aten::exponential aten::uniform"
-).split()
+_SHAPES = """
+    aten::rand_like aten::randn_like aten::randint_like aten::bernoulli aten::normal
+    aten::multinomial aten::poisson aten::exponential aten::uniform
+""".split()  # noqa: SIM905
 """Random ops that may read a float tensor, and whose result still stands when it is widened."""
 
 

@@ -150,4 +150,4 @@ def keep_gradients(
 
 
 def _graded(out: torch.Tensor) -> bool:
-    return out.requires_grad and (out.is_floating_point() or out.is_complex())
+    return bool(out.requires_grad and (out.is_floating_point() or out.is_complex()))

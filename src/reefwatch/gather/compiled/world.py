@@ -35,8 +35,10 @@ _LEAVES = (
     torch.Generator,
 )
 _FOREIGN = frozenset(
-    "torch torchvision torchaudio numpy logging threading typing re abc functools weakref "
-    "_thread queue multiprocessing concurrent asyncio subprocess pathlib reefwatch".split()
+    """
+        torch torchvision torchaudio numpy logging threading typing re abc functools weakref
+        _thread queue multiprocessing concurrent asyncio subprocess pathlib reefwatch
+    """.split()  # noqa: SIM905
 )
 
 
@@ -233,8 +235,7 @@ def _within(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     if code is not None and code.co_filename.endswith("external_utils.py") and function.__closure__:
         return function.__closure__[0].cell_contents
-    owner = getattr(function, "__self__", None)
-    return owner.function if hasattr(owner, "original") and hasattr(owner, "again") else function
+    return function
 
 
 def _names(code: Any) -> Iterator[str]:

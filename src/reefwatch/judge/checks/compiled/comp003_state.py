@@ -28,7 +28,7 @@ def state(case: Case) -> Iterator[Finding]:
     Inputs written in place, buffers (batch statistics, caches), attributes of modules and objects,
     globals and closures; which result shares its storage with which input.
 
-    Why: a lost write to a buffer shows only later, as an evaluation that is worse than the training.
+    Why: a lost write to a buffer shows only later, as an evaluation worse than the training.
     Fix: run the repro that the finding names; write into buffers with an explicit copy_.
     Source: docs/compile.md
     """
