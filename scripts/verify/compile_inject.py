@@ -1,8 +1,8 @@
 """Single wrong rewrites of the graph that Inductor lowers: how many are found, and where.
 
-With `--through aten` the graphs of AOTAutograd (Inductor's decompositions, its partition) are rewritten
-and run by ATen's kernels; with `--through inductor` the post-grad graph is, and code is generated.
-
+With `--through aten` the graphs of AOTAutograd (decompositions and partition of Inductor) are
+rewritten and run by ATen's kernels; with `--through inductor` the post-grad graph is, and code is
+generated.
 One rewrite at one node of a forward or backward graph, chosen by a fresh seed over ten models. A
 rewrite counts when results, gradients or buffers of the compiled code move beyond rounding: by
 more than 1e-4 of the larger of the element and its tensor's rms, against the code without it.
@@ -151,7 +151,8 @@ class Planting:
                 if self.chosen is None:
                     self.sites.append(site)
                 elif self._fits(site, node, backward):
-                    self.source = _origin(node)
+                    if not self.windowed:
+                        self.source, self.shapes = _origin(node), _shapes(node)
                     act(graph, node)
                     self.done += 1
                     graph.lint()
@@ -161,12 +162,13 @@ class Planting:
         assert self.chosen is not None
         if self.windowed:
             return (site[0], site[2], site[3]) == (self.chosen[0], *self.chosen[2:]) and (
-                not self.origin or _origin(node).rstrip("_0123456789") == self.origin
+                _origin(node).rstrip("_0123456789") == self.source.rstrip("_0123456789")
+                and _shapes(node) == self.shapes
             )
         return site == self.chosen
 
     windowed = False
-    origin = ""
+    shapes = ""
 
     def uuid(self) -> None:
         return None
@@ -196,6 +198,12 @@ def _origin(node: Any) -> str:
     """Name of the node of dynamo's graph that this one comes from."""
     stack = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack") or []
     return str(stack[-1][0]) if stack else ""
+
+
+def _shapes(node: Any) -> str:
+    """Shapes of what a node gives and takes: tells alike ops apart."""
+    values = [node.meta.get("val"), *(a.meta.get("val") for a in node.all_input_nodes)]
+    return str([tuple(v.shape) if isinstance(v, torch.Tensor) else None for v in values])
 
 
 def moved(a: Any, b: Any) -> bool:
@@ -267,7 +275,7 @@ def main() -> int:
             count["not tried"] += 1
             continue
         call, trial, clean, _ = made[name]
-        plant.chosen, plant.done, plant.windowed, plant.origin = site, 0, False, ""
+        plant.chosen, plant.done, plant.windowed = site, 0, False
         torch._dynamo.reset()
         compiled = torch.compile(call, backend=backend)
         try:
@@ -348,7 +356,8 @@ def _locate(call: Any, trial: Any, verdict: Any, plant: Planting, backend: Any) 
     path = verdict.differences[0].path
     plant.windowed = True
     source = plant.source
-    plant.origin = source.rstrip("_0123456789")
+    if not source:
+        return "no op"
     started = time.monotonic()
     plant_chosen = plant.chosen
     plant.chosen = (plant_chosen[0], "", *plant_chosen[2:]) if plant_chosen else None
@@ -356,10 +365,8 @@ def _locate(call: Any, trial: Any, verdict: Any, plant: Planting, backend: Any) 
     del RANDOM
     if found is None:
         return "no window"
-    names = [node.name for node in found.nodes]
+    names = [_origin(node) or node.name for node in found.nodes]
     if source in names and len(names) <= 3:
-        return "located"
-    if not source and len(names) <= 3:
         return "located"
     return f"{names[-6:]}"
 

@@ -37,7 +37,7 @@ _LEAVES = (
 _FOREIGN = frozenset(
     """
         torch torchvision torchaudio numpy logging threading typing re abc functools weakref
-        _thread queue multiprocessing concurrent asyncio subprocess pathlib reefwatch
+        _thread contextlib queue multiprocessing concurrent asyncio subprocess pathlib reefwatch
     """.split()  # noqa: SIM905
 )
 
