@@ -156,7 +156,7 @@ def test_what_cannot_be_called_twice_is_unproven_and_untouched(under):
     assert "iterator" in seen.outcomes["COMP001"].reason
 
 
-def test_the_original_opens_no_file_again(under, tmp_path):
+def test_the_original_writes_no_file_again(under, tmp_path):
     path = tmp_path / "log.txt"
 
     def logged(x):

@@ -53,8 +53,14 @@ class Printed(io.StringIO):
     """Takes what the call prints, in place of stdout or stderr."""
 
 
-def _no_file(*args: Any, **kwargs: Any) -> Any:
-    raise Outside("it opens a file")
+_open = builtins.open
+
+
+def _no_writing(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+    """Reading leaves nothing behind, and a module that is imported late may read its data."""
+    if set(str(mode)) & set("wax+"):
+        raise Outside("it writes a file")
+    return _open(file, mode, *args, **kwargs)
 
 
 def _no_process(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +69,7 @@ def _no_process(*args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def held_back(eager: bool) -> Iterator[Printed]:
-    """A call inside prints into what is yielded. The original cannot open files either.
+    """A call inside prints into what is yielded. The original cannot write files either.
 
     Compiled code can: its backward pass is compiled when it is first needed.
     """
@@ -71,7 +77,7 @@ def held_back(eager: bool) -> Iterator[Printed]:
     kept = sys.stdout, sys.stderr, builtins.open, os.system
     sys.stdout = printed
     if eager:
-        sys.stderr, builtins.open, os.system = Printed(), _no_file, _no_process
+        sys.stderr, builtins.open, os.system = Printed(), _no_writing, _no_process
     try:
         yield printed
     finally:
