@@ -27,7 +27,7 @@ def test_stage_op_and_line_of_a_lost_write(under, tmp_path):
     def program():
         torch.compile(through, backend="aot_eager")(torch.full((3, 5), 2.0))
 
-    seen = under(program, locate=100.0)
+    seen = under(program, locate=10_000.0)
     if not seen.rows:
         pytest.skip("this torch keeps the write")
     row = seen.rows[0]
@@ -54,7 +54,7 @@ def test_a_fault_of_the_backend_is_located_to_its_op_and_module(under, wrong):
         model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 6), nn.Softmax(-1))
         torch.compile(model, backend=wrong(F.relu, F.silu))(torch.randn(4, 5))
 
-    row = under(program, locate=100.0).rows[0]
+    row = under(program, locate=10_000.0).rows[0]
     assert row["stage"].startswith("the backend")
     assert row["ops"] == ["relu"]
     assert row["module"] == "1"
@@ -77,7 +77,7 @@ def test_a_fault_that_needs_an_earlier_call_is_dynamos(under):
         fast(torch.ones(4), Slot(), Slot())
         fast(torch.ones(4), one, one)
 
-    rows = under(program, locate=100.0).rows
+    rows = under(program, locate=10_000.0).rows
     if not rows:
         pytest.skip("this torch guards identity")
     assert rows[0]["stage"] == "dynamo"
@@ -89,7 +89,7 @@ def test_casts_to_fewer_bits_run_in_the_repro(under, wrong):
             fast = torch.compile(nn.Linear(6, 6), backend=wrong(F.linear, twice))
             fast(torch.randn(3, 6))
 
-    row = under(program, locate=100.0).rows[0]
+    row = under(program, locate=10_000.0).rows[0]
     assert row["ops"] == ["linear"]
     text = Path(row["repro"]).read_text()
     assert "('cpu', 'bfloat16')" in text
