@@ -258,12 +258,14 @@ def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]
     """All that is said of one workload."""
     bench = Bench(name, plan)
     bench.block(10)
+    before = median(bench.block(5 * SHORT).times)
     rounds = []
     for number in range(plan.rounds):
         with scratch() as folder:
             rounds.append(bench.round(folder))
         last = rounds[-1]
         say(f"{name}: round {number + 1} of {plan.rounds}, ratio {median(last.ratios):.4f}")
+    after = median(bench.block(5 * SHORT).times)
     ratios = sorted(ratio for each in rounds for ratio in each.ratios)
     return {
         "about": WORKLOADS[name].about,
@@ -283,6 +285,7 @@ def measure(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]
         "of": sum(len(each.ratios) for each in rounds) * (SHORT + 1),
         "start_s": median(each.start for each in rounds),
         "stop_s": median(each.stop for each in rounds),
+        "after_over_before": after / before,
         "facts": rounds[-1].facts,
         "for_scale": bench.scale(),
         "rounds": [{k: v for k, v in asdict(each).items() if k != "facts"} for each in rounds],
@@ -390,6 +393,10 @@ def table(told: dict[str, Any]) -> str:
     for name, one in told["models"].items():
         scale = ", ".join(f"{what} {ratio:.2f}" for what, ratio in one["for_scale"].items())
         lines.append(f"- {name}: for scale, {scale}.")
+        lines.append(
+            f"- {name}: without a watch, after the last over before the first: "
+            f"{one['after_over_before']:.2f}."
+        )
         pairs = one.get("processes")
         if pairs:
             lines.append(

@@ -128,8 +128,10 @@ def main() -> int:
             count["judged"] += not verdict.unproven
             count["finding"] += bool(verdict.differences)
             count["inconclusive"] += bool(verdict.inconclusive)
-            for one in (*verdict.differences[:2], *verdict.inconclusive[:2]):
-                told.append(f"{name} training={training}: {one.kind}: {one.text}")
+            told += [
+                f"{name} training={training}: {one.kind}: {one.text}"
+                for one in (*verdict.differences[:2], *verdict.inconclusive[:2])
+            ]
             words.append(
                 verdict.unproven
                 or (

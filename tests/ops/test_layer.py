@@ -285,3 +285,15 @@ def test_double_backward_gives_the_same(rig):
     with rig:
         watched = run()
     assert torch.equal(plain, watched)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_numbers_that_torch_keeps_as_tensors_stay_tensors(rig):
+    norm = torch.nn.BatchNorm1d(4)
+    traced = torch.jit.trace(norm, torch.randn(8, 4))  # counts its batches: a constant 1
+    plain = str(traced.graph)
+    with rig:
+        assert str(traced.graph) == plain
+        again = torch.jit.trace(norm, torch.randn(8, 4))
+    assert again.code == traced.code

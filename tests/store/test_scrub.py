@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reefwatch.store.lines import encode
-from reefwatch.store.scrub import Scrubber
+from reefwatch.store.scrub import _MOST_KNOWN, Scrubber
 
 JANE = Scrubber(["/home/jane"], "jane", ["node17", "node17.lab.example.org"])
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
@@ -238,9 +238,9 @@ def test_this_user_and_host() -> None:
 
 def test_a_full_cache_starts_anew() -> None:
     scrubber = Scrubber()
-    for n in range(12_000):
+    for n in range(2 * _MOST_KNOWN):
         assert scrubber.value(f"x{n}") == f"x{n}"
-    assert len(scrubber._known) <= 5000
+    assert len(scrubber._known) <= _MOST_KNOWN
 
 
 @settings(max_examples=300)

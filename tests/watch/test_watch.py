@@ -522,3 +522,29 @@ def test_a_script_without_torch():
     watch.stop({"code": 0, "exception": None})
     assert sink.facts["env.torch"] == Unknown("torch was not imported by the script")
     assert sink.value("run.exit")["code"] == 0
+
+
+class Flushing(Diary):
+    """Wants evaluations, and turns gradients off itself when it is put away."""
+
+    def wants_glimpse(self):
+        return True
+
+    def disarm(self):
+        with torch.no_grad():
+            torch.ones(2).sum()
+
+
+@pytest.mark.parametrize("key", [True, False], ids=["key", "mode"])
+def test_what_an_instrument_does_at_the_end_is_no_moment_of_the_run(watching, monkeypatch, key):
+    if not key:
+        monkeypatch.setattr("reefwatch.gather.ops.find", lambda torch, clock: None)
+    flushing = Flushing(news=0)
+    watch, _ = watching(flushing, exam=1e-9, budget=0.02)
+    train(5)
+    assert watch._scheduler.ended
+    watch.stop({"code": 0, "exception": None})
+    seen = len(flushing.ops)
+    torch.ones(2).sum()
+    assert len(flushing.ops) == seen
+    assert not watch._window.inside

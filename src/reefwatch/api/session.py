@@ -17,6 +17,7 @@ from reefwatch.api import judging, references
 from reefwatch.api.settings import Settings
 from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.core.fact import Evidence, Fact, Json
+from reefwatch.core.launch import Launch
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 
@@ -27,6 +28,11 @@ _on: list[Session] = []
 """The watch that is on in this process."""
 _DEEP = 1000
 """Calls that our own work at the end may nest, whatever the program has set."""
+
+
+def running() -> Session | None:
+    """The watch that is on in this process, not one inherited by a fork."""
+    return _on[0] if _on and _on[0]._pid == getpid() else None
 
 
 class _Ways:
@@ -70,11 +76,15 @@ class Session:
         argv: Sequence[str],
         script: str,
         say: Callable[[str], None] | None = None,
+        launched: Launch | None = None,
     ) -> None:
         from reefwatch.core import launch
 
         self.settings, self.argv, self.script = settings, list(argv), script
-        self.launch = launch.read(os.environ)
+        self._environ: Mapping[str, str] = os.environ
+        if launched is not None:
+            self._environ = {**os.environ, **launch.names(launched)}
+        self.launch = launch.read(self._environ)
         self.say = say if say is not None and self.launch.rank == 0 else _silent
         self.folder: Path | None = None
         """Where the record lies; None while it lies nowhere."""
@@ -87,6 +97,7 @@ class Session:
         """What our own work at the end needs of the interpreter."""
         self._compiled: list[Any] = []
         """Calls of compiled code that are looked at when the run is over."""
+        self._options: dict[str, Any] = {}
         self._asked: dict[str, Any] = {}
         """What a reference needs, checked before anything runs."""
         self._sink: Any = None
@@ -110,7 +121,7 @@ class Session:
 
     def start(self, on_status: Callable[[Any], None] | None = None) -> None:
         """Open the record, start the watch. Raises ReefwatchError when one is on, UsageError."""
-        if _on and _on[0]._pid == getpid():  # a forked child inherits a watch that is not its own
+        if running() is not None:
             raise ReefwatchError("a watch is on already: they cannot be nested")
         self._asked = references.options(self.settings, self.launch.rank, self.launch.world)
         wrong: UsageError | None = None
@@ -130,6 +141,15 @@ class Session:
             self._watch = self._build(on_status)
             self._watch.start()
 
+    def option(self, name: str, value: Any) -> None:
+        """Hand a late wish to the instruments: what a trainer is found to be configured for."""
+        self._options[name] = value
+
+    def note(self, moment: str, *args: Any) -> None:
+        """A moment that only a trainer knows of, such as `gradients_ready`."""
+        if self._watch is not None and not self._stopped:
+            getattr(self._watch, moment)(*args)
+
     def tell(self, what: str, facts: Callable[[], Mapping[str, Fact]]) -> None:
         """Record facts besides those of the instruments. What fails is told, never raised."""
         if self._sink is None:
@@ -142,8 +162,8 @@ class Session:
         """The folder for the record. Raises UsageError when `out` is a file."""
         from reefwatch.store import folder
 
-        self.run_id = folder.run_id(os.environ)
-        return folder.new(self.settings.out, self.script, self.launch.rank)
+        self.run_id = folder.run_id(self._environ)
+        return folder.new(self.settings.out, self.script, self.launch.rank, self._environ)
 
     def _open(self) -> None:
         from reefwatch.store.writer import Writer
@@ -191,7 +211,8 @@ class Session:
         from reefwatch.judge.strict import Referee
 
         # `spawned` is what children of torch.multiprocessing.spawn need to open their own watch
-        options = {**self.settings.plain(), "spawned": self._for_children()}
+        options = self._options
+        options.update({**self.settings.plain(), "spawned": self._for_children()})
         options["compiled_later"] = self._compiled
         options.update(self._asked)
         return Watch(
@@ -225,7 +246,8 @@ class Session:
             if self._watch is not None:
                 with self.guarded("end of the watch"):
                     self._watch.stop(exit=dict(exit))
-            if self._compiled and self._sink is not None:
+            interrupted = str(exit.get("exception")).startswith("KeyboardInterrupt")
+            if self._compiled and self._sink is not None and not interrupted:
                 from reefwatch.api import compiled
 
                 with self.guarded("look at mismatches"):
@@ -264,6 +286,17 @@ class Session:
         if report is None:
             report = Report(command, (), records=tuple(records), facts=facts)
         return self._final(report)
+
+    def glance(self) -> Report | None:
+        """What this rank's record says by now, while the run goes on."""
+        report: Report | None = None
+        if self._watch is not None and self._sink is not None and not self._stopped:
+            with self.ways.own(), self.guarded("a look at the record"):
+                self._watch.tell()
+                silences = self.silences or ()
+                own = self._sink.record()
+                report = judging.judged("watch", [own], None, silences, self.failures, {})
+        return report
 
     def shown(self, report: Report, screen: Callable[[Report], None] | None) -> Report:
         """The report as it is in the end, after an end screen was shown."""

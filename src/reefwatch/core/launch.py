@@ -44,6 +44,12 @@ class Launch:
     """Processes on this node, itself among them; 1 when the launcher does not say."""
 
 
+def names(launch: Launch) -> dict[str, str]:
+    """The variables by which `read` finds it again: for a launcher that sets none of its own."""
+    values = launch.rank, launch.world, launch.local_rank, launch.local_world
+    return {of[0]: str(value) for of, value in zip(_FAMILIES[0], values, strict=True)}
+
+
 def read(environ: Mapping[str, str]) -> Launch:
     """What torchrun, accelerate, mpirun or srun say of this process; what is malformed is absent.
 

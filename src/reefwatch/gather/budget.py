@@ -16,7 +16,7 @@ RECENT = 9
 TIMED_PART = 0.5
 """Of the share, what may be spent by our own account; the rest is for what we cannot time: entering
 the hooks, caches that are cold after an examined step, memory laid out anew."""
-FIXED_PART = 0.25
+FIXED_PART = 0.1
 """Of the share, what looks in steps that are not examined may cost; beyond it, steps are passed
 over."""
 MOST_PASSED = 64

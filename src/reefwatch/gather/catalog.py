@@ -18,6 +18,7 @@ CATALOG = (
     ("loop.phases", "Phases"),
     ("loop.scaler", "Scaler"),
     ("loop.data", "Data"),
+    ("loop.clip", "Clip"),
     ("perf.timing", "Timing"),
     ("perf.telemetry", "Telemetry"),
     ("perf.memory", "Memory"),

@@ -90,6 +90,9 @@ class Instrument:
     def after_backward(self, loss: Any) -> None:
         """`Tensor.backward` returned."""
 
+    def before_clip(self, optimizer: Any) -> None:
+        """The gradients of `optimizer` are complete and not clipped yet: a trainer says so."""
+
     def before_update(self, optimizer: Any, examined: bool) -> None:
         """An optimizer's `step` begins. Every step."""
 

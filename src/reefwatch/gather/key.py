@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reefwatch.gather.mode import caller
+from reefwatch.gather.numbers import make_box
 from reefwatch.gather.patches import Patches, get_ident, unseen
 
 KEY = "Fake"
@@ -102,6 +103,7 @@ class Key:
         excluded = core._dispatch_tls_is_dispatch_key_excluded
         python = core._dispatch_key_parse("Python")
         compiling = core._dynamo.eval_frame.get_eval_frame_callback
+        boxed = make_box(torch)
 
         def ahead(layer: Any, func: Any, args: Any, kwargs: Any) -> None:
             if not excluded(python) and compiling() is None:
@@ -112,6 +114,7 @@ class Key:
 
         def handler(func: Any, /, *args: Any, **kwargs: Any) -> Any:
             layer = self.layer
+            args = boxed(func, args)
             with without(this):
                 if layer is not None and layer.ahead is not None:
                     ahead(layer, func, args, kwargs)

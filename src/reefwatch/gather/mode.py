@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.gather.numbers import make_box
 from reefwatch.gather.patches import unseen
 
 MODE = "ReefwatchOps"
@@ -19,6 +20,7 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
     """One mode object, which tells `layer.observe` about each op and adds to `layer.seconds`."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    boxed = make_box(torch)
     plain = (torch.Tensor, torch.nn.Parameter)
     overload = torch._ops.OpOverload
     quiet = torch._C.DisableTorchFunction
@@ -39,6 +41,7 @@ def make_mode(torch: Any, layer: Any, clock: Callable[[], float]) -> Any:
                 if any(active(key) is not None for key in below):
                     return call(*args, **kwargs)  # a fake or traced tensor: that mode is next
                 return NotImplemented  # its own handler runs next, and its inner ops come here
+        args = boxed(func, args)
         layer = self.layer
         if layer is None:
             return call(*args, **kwargs)

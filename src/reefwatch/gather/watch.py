@@ -110,10 +110,12 @@ class Watch:
         if self._stopped or not self.live:
             return
         self._stopped = True
+        self._busy = get_ident()  # what the instruments do at the end is no moment of the run
         try:
             self._guarded("stop", self._end)
         finally:  # whatever interrupts that: nothing of ours may stay
             self.live = False
+            self._guarded("stop", self._window.leave)
             if get_ident() in self._owner.stale:
                 self._guarded("stop", self._owner.sweep)
             self._guarded("stop", self._put_back)
@@ -170,6 +172,17 @@ class Watch:
                 self._step_ends(self._postponed)
         except Breach as breach:  # raised at the next moment: here it would be lost
             self._breach = breach
+
+    @moment("training")
+    def tell(self) -> None:
+        """Somebody wants to judge the run so far."""
+        self._panel.call("tell")
+        self._totals()
+
+    @moment("training")
+    def gradients_ready(self, optimizer: Any) -> None:
+        """A trainer says that the gradients are complete, and what it does to them comes now."""
+        self._panel.call("before_clip", optimizer)
 
     @moment("training")
     def update_begins(self, optimizer: Any) -> None:

@@ -52,7 +52,7 @@ VERBS = (
     Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
     Verb("dist", "collectives and parallel training do what they promise"),
-    Verb("ci", "workflow files for ROCm runners; an upstream suite under watch"),
+    Verb("ci", "workflow files for ROCm runners; an upstream suite under watch", _COMMANDS + "ci"),
 )
 """All verbs of the product, in the order of the help."""
 

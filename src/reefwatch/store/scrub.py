@@ -70,6 +70,8 @@ _PIECE = re.compile(
     rf'({_STRING}):({_STRING})?|("-[^"\\]*"),("(?!-)[^"\\]*(?:\\.[^"\\]*)*")|({_STRING})'
 )
 """In JSON text: a key with its string, an option and its value in a list, or a string alone."""
+_MOST_KNOWN = 50_000
+"""Strings that are remembered: a deep model has a name per module."""
 _LOCAL = frozenset(("localhost", "::1", "0.0.0.0", "none", "None", ""))
 
 
@@ -213,9 +215,12 @@ class Scrubber:
 
     def _learn(self, text: str) -> str:
         """The text scrubbed; known from now on if that is the same wherever it stands."""
+        known = self._known.get(text)
+        if known is not None:
+            return known
         done = self.text(text)
         if (done == text or "/" in text) and not text.startswith("-") and not stands_for(text):
-            if len(self._known) >= 5000:
+            if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[text] = done
         return done

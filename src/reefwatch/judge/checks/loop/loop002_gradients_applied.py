@@ -41,11 +41,12 @@ _FACTS: dict[str, Any] = {"loop__training": True, "loop__cycles": {"watched": 9,
     covers=_covers,
 )
 def gradients_applied(case: Case) -> Iterator[Finding]:
-    """Gradients that a backward makes reach the update.
+    """Gradients of the last backward before an update reach it.
 
     Between the last backward and the optimizer's step every gradient was cleared, so the step had
     nothing (None) or only zeros to apply. Clearing those of a few parameters is fine (a layer kept
-    still for the first epoch): only cycles that lose all of them count.
+    still for the first epoch): only cycles that lose all of them count. Gradients cleared between
+    two backwards of one cycle are not judged: a GAN clears its generator's on purpose.
 
     Why: the model does not learn; momentum and weight decay may still move it.
     Fix: call `zero_grad()` before `backward` or after `step`, never between them.

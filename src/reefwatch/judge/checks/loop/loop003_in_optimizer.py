@@ -52,11 +52,12 @@ _FACTS: dict[str, Any] = {
     covers=_covers,
 )
 def in_optimizer(case: Case) -> Iterator[Finding]:
-    """No parameter with a gradient is left out of every optimizer.
+    """No parameter of a module with a gradient is left out of every optimizer.
 
     The parameter asks for gradients, gets them, and never changes, while other parameters of the
     same model are in an optimizer: a group was forgotten, or the layer was made anew (or moved in
-    a way that makes new parameters) after the optimizer was built.
+    a way that makes new parameters) after the optimizer was built. A parameter that belongs to no
+    module is not looked for.
 
     Why: the layer keeps its initial values and the rest learns around it.
     Fix: build the optimizer after the model is complete, from `model.parameters()`. If the layer

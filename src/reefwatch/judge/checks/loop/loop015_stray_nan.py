@@ -31,6 +31,13 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
     return (Coverage("steps", value["steps"], value["steps_of"]), *kept)
 
 
+def _inside_compiled(case: Case) -> str:
+    """Why nothing can be said of what compiled code keeps to itself."""
+    ops = case.known("precision.ops")
+    graphs = ops.get("compiled_calls", 0) if isinstance(ops, dict) else 0
+    return f"inside {graphs} compiled graphs no op was seen" if graphs else ""
+
+
 _FACTS: dict[str, Any] = {
     "loop__training": True,
     "loop__finite": {"ops": 900, "steps": 9, "steps_of": 9, "stray": 0},
@@ -45,6 +52,7 @@ _FACTS: dict[str, Any] = {
     good=(Case.of(**_FACTS), Case.of(_row("loss"), **_FACTS)),
     bad=(Case.of(_row("op"), **_FACTS),),
     covers=_covers,
+    doubt=_inside_compiled,
 )
 def stray_nan(case: Case) -> Iterator[Finding]:
     """NaN on the side: no op makes one that is thrown away later.
