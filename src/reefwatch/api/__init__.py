@@ -43,6 +43,10 @@ def run(
     most: int | None = None,
     kernels: bool = False,
     hang: float = 60.0,
+    on_mismatch: str = "report",
+    strict_casts: bool = False,
+    referee: str = "float64",
+    locate: float = 120.0,
     policy: ExitPolicy | None = None,
     exports: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
@@ -81,6 +85,10 @@ def run(
         most=most,
         kernels=kernels,
         hang=hang,
+        on_mismatch=on_mismatch,
+        strict_casts=strict_casts,
+        referee=referee,
+        locate=locate,
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
@@ -153,6 +161,10 @@ class watch:
         against: str | os.PathLike[str] | None = None,
         batch: str | os.PathLike[str] | None = None,
         light: bool = False,
+        on_mismatch: str = "report",
+        strict_casts: bool = False,
+        referee: str = "float64",
+        locate: float = 120.0,
     ) -> None:
         self._settings = Settings.of(
             claim,
@@ -168,6 +180,10 @@ class watch:
             against=against,
             batch=batch,
             light=light,
+            on_mismatch=on_mismatch,
+            strict_casts=strict_casts,
+            referee=referee,
+            locate=locate,
         )
         self._session: Session | None = None
         self._report: Report | None = None
@@ -285,6 +301,10 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
         scrub=plan["scrub"],
         truth=plan.get("truth", False),
         hang=plan.get("hang", 60.0),
+        on_mismatch=plan.get("on_mismatch", "report"),
+        strict_casts=plan.get("strict_casts", False),
+        referee=plan.get("referee", "float64"),
+        locate=plan.get("locate", 120.0),
     )
     session = Session(settings, plan["argv"], plan["script"])
     if "RANK" not in os.environ:

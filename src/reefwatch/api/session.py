@@ -95,6 +95,8 @@ class Session:
         self.cwd = _cwd()
         self.ways = _Ways()
         """What our own work at the end needs of the interpreter."""
+        self._compiled: list[Any] = []
+        """Calls of compiled code that are looked at when the run is over."""
         self._options: dict[str, Any] = {}
         self._asked: dict[str, Any] = {}
         """What a reference needs, checked before anything runs."""
@@ -211,6 +213,7 @@ class Session:
         # `spawned` is what children of torch.multiprocessing.spawn need to open their own watch
         options = self._options
         options.update({**self.settings.plain(), "spawned": self._for_children()})
+        options["compiled_later"] = self._compiled
         options.update(self._asked)
         options["agreed"] = "dist" in self.settings.strict and self.launch.world > 1
         options["say_hang"] = self._tell
@@ -245,6 +248,12 @@ class Session:
             if self._watch is not None:
                 with self.guarded("end of the watch"):
                     self._watch.stop(exit=dict(exit))
+            interrupted = str(exit.get("exception")).startswith("KeyboardInterrupt")
+            if self._compiled and self._sink is not None and not interrupted:
+                from reefwatch.api import compiled
+
+                with self.guarded("look at mismatches"):
+                    compiled.after(self._compiled, self._sink, self.folder, self.settings, self.say)
             if self._sink is not None:
                 with self.guarded("end of the record"):
                     self._sink.close()

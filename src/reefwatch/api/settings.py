@@ -22,6 +22,9 @@ CLAIMS = {
 STRICT = ("precision", "loop", "dist")
 """The contracts that can raise at the first breach; those of judge/strict.py."""
 
+ON_MISMATCH = ("report", "eager", "raise")
+REFEREES = ("float64", "eager")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -55,6 +58,14 @@ class Settings:
     """Hold the first launches of Triton kernels against witnesses."""
     hang: float = 60.0
     """Seconds without a step or a collective, in a run of several ranks, before that is told."""
+    on_mismatch: str = "report"
+    """What becomes of a call whose compiled code is wrong; one of `ON_MISMATCH`."""
+    strict_casts: bool = False
+    """Compiled code is to round where the original does."""
+    referee: str = "float64"
+    """What compiled code is held against; one of `REFEREES`."""
+    locate: float = 120.0
+    """Seconds after the run for the stage, op and repro of mismatches."""
 
     @staticmethod
     def of(
@@ -76,6 +87,10 @@ class Settings:
         most: int | None = None,
         kernels: bool = False,
         hang: float = 60.0,
+        on_mismatch: str = "report",
+        strict_casts: bool = False,
+        referee: str = "float64",
+        locate: float = 120.0,
     ) -> Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
@@ -84,6 +99,12 @@ class Settings:
             raise UsageError(f"the allowance for a hang is in seconds, above 0, not {hang}")
         if not 0 <= budget < 1:
             raise UsageError(f"the budget is a share from 0% to below 100%, not {budget:.0%}")
+        if on_mismatch not in ON_MISMATCH:
+            raise UsageError(f"{on_mismatch!r} on a mismatch; known: {', '.join(ON_MISMATCH)}")
+        if referee not in REFEREES:
+            raise UsageError(f"{referee!r} is no referee; known: {', '.join(REFEREES)}")
+        if not locate >= 0:
+            raise UsageError(f"the time to locate is in seconds, from 0 on, not {locate}")
         return Settings(
             precision(claim),
             float(exam),
@@ -102,6 +123,10 @@ class Settings:
             most,
             bool(kernels),
             float(hang),
+            on_mismatch,
+            bool(strict_casts),
+            referee,
+            float(locate),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -117,6 +142,10 @@ class Settings:
             "hang": self.hang,
             "record": None if self.record is None else str(self.record),
             "against": None if self.against is None else str(self.against),
+            "on_mismatch": self.on_mismatch,
+            "strict_casts": self.strict_casts,
+            "referee": self.referee,
+            "locate": self.locate,
         }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from reefwatch.gather.instrument import Instrument, Tools
 
 CATALOG = (
+    ("compiled.guard", "CompileGuard"),
     ("precision.audit", "PrecisionAudit"),
     ("precision.attention", "Attention"),
     ("precision.gates", "Gates"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from reefwatch.core.errors import Breach
@@ -130,6 +131,7 @@ class Watch:
         self._teller.say("env.torch", environment.torch_facts(torch, threads=False))
         mine = patches.Patches()
         self._options["patches"] = mine
+        self._options["aside"] = self._aside
         self._panel.arm(torch, self._tools)
         self._follow_children(mine)
         self._moments = Moments(torch, self)
@@ -352,6 +354,17 @@ class Watch:
         strict = contract in self._strict or "all" in self._strict
         referee = self._referee if strict else None
         return Tools(self._torch, self._gate, perf_counter, referee, self._options)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """What is done inside is no part of the run: it is timed, and no moment is told."""
+        before, self._busy = self._busy, get_ident()
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._busy = before
+            self._fixed += perf_counter() - began
 
     def _make_layer(self, mine: patches.Patches) -> None:
         from reefwatch.gather.ops import OpLayer

@@ -52,7 +52,11 @@ VERBS = (
         "does save, load, continue equal the uninterrupted run",
         _COMMANDS + "resume_check",
     ),
-    Verb("compile-check", "does compiled code compute what the model says"),
+    Verb(
+        "compile-check",
+        "does compiled code compute what the model says",
+        _COMMANDS + "compile_check",
+    ),
     Verb(
         "kernels",
         "Triton kernels on a virtual AMD GPU, against independent witnesses",

@@ -44,6 +44,30 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="hold the first launches of each Triton kernel against witnesses, on the card",
     )
+    made.add_argument(
+        "--on-mismatch",
+        choices=("report", "eager", "raise"),
+        default="report",
+        help="what becomes of a call whose compiled code is wrong (default: the run goes on)",
+    )
+    made.add_argument(
+        "--strict-casts",
+        action="store_true",
+        help="compiled code is to round where the original casts to fewer bits",
+    )
+    made.add_argument(
+        "--referee",
+        choices=("float64", "eager"),
+        default="float64",
+        help="eager: spare the float64 run of compiled calls that are judged",
+    )
+    made.add_argument(
+        "--locate",
+        type=options.seconds,
+        default=120.0,
+        metavar="120s",
+        help="time after the run for the stage, op and repro of a mismatch; 0s for none",
+    )
     made.add_argument("--record", metavar="REF", help="record a reference of this run here")
     made.add_argument(
         "--perturb",
@@ -196,6 +220,10 @@ def main(argv: list[str]) -> int:
         light=given.light,
         most=given.max_size,
         kernels=given.kernels,
+        on_mismatch=given.on_mismatch,
+        strict_casts=given.strict_casts,
+        referee=given.referee,
+        locate=given.locate,
         policy=options.policy(given),
         exports={
             kind: path

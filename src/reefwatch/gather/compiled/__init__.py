@@ -1,0 +1,1 @@
+"""The instruments of the torch.compile contract: compiled code against the original callable."""
