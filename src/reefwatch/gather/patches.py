@@ -196,7 +196,7 @@ class _Function:
         functools.update_wrapper(self, patch.original)
 
     @property
-    def __class__(self) -> type:  # type: ignore[override]
+    def __class__(self) -> type:
         return type(self._patch.original)  # `isinstance` and `inspect` take it for the function
 
     def __getattr__(self, name: str) -> Any:

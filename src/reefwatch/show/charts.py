@@ -224,7 +224,7 @@ def _followed(record: Record, most: int) -> Chart | None:
     apart = max(
         (abs(a - b) for a, b in zip(here, there, strict=False) if a is not None and b is not None)
     )
-    return _chart(
+    return draw(
         "Loss beside the reference's",
         f"at most {words.amount(apart)} apart",
         [Line("this run", mine, "a"), Line("reference, with its band", around, "b")],

@@ -246,7 +246,8 @@ def batch_norm(op: Inputs) -> list[Truth] | None:
     length = x.numel() // max(x.shape[1], 1)
     if not rounded:
         return Noisy(op, inputs, function).truths(got, length=length, axis=1, share=share)
-    told = Noisy(op, inputs, function).truths([got[0], None, None], length=length, axis=1, share=share)
+    first = [got[0], None, None]
+    told = Noisy(op, inputs, function).truths(first, length=length, axis=1, share=share)
     narrow = replace(op, extra={**op.extra, "inner": op.dtype})
     return told + Noisy(narrow, inputs, function).truths([None, *got[1:]], length=length)
 
