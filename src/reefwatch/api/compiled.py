@@ -13,25 +13,8 @@ from typing import Any
 from reefwatch.api.settings import Settings
 from reefwatch.core.errors import UsageError
 from reefwatch.core.fact import Fact
-from reefwatch.core.ports import Sink
 from reefwatch.core.record import Event, Record
 from reefwatch.core.report import Report
-
-
-def after(
-    kept: list[Any],
-    sink: Sink,
-    folder: Path | None,
-    settings: Settings,
-    say: Callable[[str], None],
-) -> None:
-    """Explain the mismatches of a run that is over, and judge what had to wait."""
-    from reefwatch.experiments.compiled.after import Aftermath
-    from reefwatch.gather.compiled.trial import Rules
-
-    rules = Rules(settings.referee, settings.strict_casts)
-    Aftermath(sink, folder, settings.locate, say, rules).work(kept)
-    kept.clear()
 
 
 class Memory:

@@ -250,10 +250,12 @@ class Session:
                     self._watch.stop(exit=dict(exit))
             interrupted = str(exit.get("exception")).startswith("KeyboardInterrupt")
             if self._compiled and self._sink is not None and not interrupted:
-                from reefwatch.api import compiled
+                from reefwatch.api import aftermath
 
                 with self.guarded("look at mismatches"):
-                    compiled.after(self._compiled, self._sink, self.folder, self.settings, self.say)
+                    aftermath.after(
+                        self._compiled, self._sink, self.folder, self.settings, self.say
+                    )
             if self._sink is not None:
                 with self.guarded("end of the record"):
                     self._sink.close()
