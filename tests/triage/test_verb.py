@@ -220,6 +220,12 @@ def test_a_copy_hides_a_name_in_every_line_and_again_is_the_same(reefwatch, tmp_
     assert (tmp_path / "c.log").read_text() == once
 
 
+def test_a_copy_is_of_the_logs_that_could_be_read(reefwatch, tmp_path, log):
+    done = reefwatch("triage", "run.log", "gone.log", "--redact", "b.log")
+    assert done.returncode == 3 and done.stderr.endswith("b.log: 3 lines\n")
+    assert OOM in (tmp_path / "b.log").read_text()
+
+
 def test_a_copy_that_fails_leaves_nothing_half_written(reefwatch, tmp_path, log):
     (tmp_path / "shared.log").write_text("as it was")
     (tmp_path / "noise.log").write_bytes(bytes(range(1, 256)) * 30)

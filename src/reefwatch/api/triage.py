@@ -30,6 +30,14 @@ class Answer:
     logs: tuple[str, ...] = field(default=(), repr=False)
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The logs that the answer rests on."""
+        return tuple(log for log in self.logs if not self._lost(f"{log}: "))
+
+    def _lost(self, mark: str) -> bool:
+        return any(text.startswith(mark) for text in self.unread)
+
+    @property
     def readable(self) -> bool:
         return len(self.unread) < len(self.logs)
 

@@ -33,7 +33,7 @@ def write(
     for log in answer.logs:
         if os.path.exists(target) and os.path.exists(log) and os.path.samefile(log, target):
             raise UsageError(f"--bundle {target}: that is the log itself")
-    read = [log for log in answer.logs if not _unread(answer, log)]
+    read = answer.read
     shared = verb.Shared(read)
     told = answer.diagnosis.view()
     doctor = shared.text(_doctor(machine))
@@ -89,10 +89,6 @@ def _broken(doctor: str) -> list[str]:
         return [f"{one['code']}: {one['title']}" for one in found]
     except (ValueError, TypeError, KeyError, AttributeError):
         return []
-
-
-def _unread(answer: verb.Answer, log: str) -> bool:
-    return any(text.startswith(f"{log}: ") for text in answer.unread)
 
 
 def _places(answer: verb.Answer, log: str) -> list[int]:

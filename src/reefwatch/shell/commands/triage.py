@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
         for remark in answer.remarks:
             say(remark)
     if given.redact:
-        count = triage.redact(logs, given.redact)
+        count = triage.redact(answer.read, given.redact)
         say(f"{given.redact}: {count} lines")
     if given.bundle:
         from reefwatch.api import triage_bundle
