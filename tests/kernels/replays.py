@@ -86,7 +86,8 @@ def main(which):
     elif which == "2":
         for rows, cols in ((64, 4), (16, 16)):
             x = torch.randint(0, 9, (rows, cols), dtype=torch.int32, device="cuda")
-            total, old = (torch.ones(rows, dtype=torch.int32, device="cuda") for _ in range(2))
+            # different old values: lanes that store the same one do not disagree
+            total, old = (torch.arange(rows, dtype=torch.int32, device="cuda") for _ in range(2))
             tensor_atomic[(1,)](x, total, old, rows, cols, num_warps=4)
     elif which == "3":
         a, b, c = whole(128, 256), whole(256, 128), whole(128, 128)

@@ -67,13 +67,13 @@ def test_an_assert_of_the_file_is_a_second_witness() -> None:
 BF16 = [["a_ptr", "bf16", [16, 16]]]
 
 
-def test_the_interpreter_is_no_witness_for_bf16_products() -> None:
+def test_the_interpreter_alone_is_no_witness_in_bf16() -> None:
     told = [witness("interpreter", False), witness("warps", True), witness("target", True)]
-    assert said(*told, subject__dot=True, arguments=BF16).verdict is HELD
-    assert said(*told, subject__dot=False, arguments=BF16).verdict is UNPROVEN
-    assert said(*told[:2], subject__dot=True, arguments=BF16).verdict is UNPROVEN
+    assert said(*told, arguments=BF16).verdict is HELD
+    assert said(*told).verdict is UNPROVEN
+    assert said(*told[:2], arguments=BF16).verdict is UNPROVEN
     # nor with Triton's own IR: masks are folded in right programs too
-    ir = {"subject__dot": True, "subject__compares": [2, 1], "arguments": BF16}
+    ir = {"subject__compares": [2, 1], "arguments": BF16}
     assert said(*told[:1], **ir).verdict is UNPROVEN
 
 

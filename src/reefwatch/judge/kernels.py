@@ -96,7 +96,7 @@ def launch(
     by += ("the file's own assert",) if passed else ()
     ir = _missing_compare(subject)
     asserted = failed is not None and failed.get("kind") == "AssertionError"
-    odd = doubtful(row, subject)
+    odd = doubtful(row)
     kinds = agreed([w for w in against if not (odd and w["kind"] == "interpreter")], ir, asserted)
     if len(kinds) >= 2:
         told = f"contradicted by {listed(kinds)}"
@@ -136,10 +136,10 @@ def agreed(against: Iterable[Row], ir: str, asserted: bool) -> list[str]:
     return kinds
 
 
-def doubtful(row: Row, subject: Row) -> str:
+def doubtful(row: Row) -> str:
     """Why Triton's interpreter is no witness here; "" when it is one."""
-    if subject.get("dot") and any(one[1] == "bf16" for one in row.get("arguments", ())):
-        return ", which multiplies bf16 as raw bits"
+    if any(one[1] == "bf16" for one in row.get("arguments", ())):
+        return ", which computes with the raw bits of bf16"
     return ""
 
 

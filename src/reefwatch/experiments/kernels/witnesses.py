@@ -52,7 +52,6 @@ def examine(
             "waves": done.waves,
             "scan": execution.scanned(subject.compiled),
             "compares": _compares(subject.asm),
-            "dot": _dot(subject.asm),
             "witnesses": [],
         }
     row["subjects"] = told
@@ -270,11 +269,3 @@ def _compares(asm: Any) -> list[int]:
     except (KeyError, TypeError):
         return []
     return [text.count("arith.cmpi ") + text.count("arith.cmpf ") for text in texts]
-
-
-def _dot(asm: Any) -> bool:
-    """Does the kernel multiply matrices?"""
-    try:
-        return "tt.dot" in asm["ttir"]
-    except (KeyError, TypeError):
-        return False
