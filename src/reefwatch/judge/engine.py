@@ -156,12 +156,12 @@ def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
 def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
     """The checks that can say something of these records.
 
-    A profiler trace, a trial of several ranks and a watched run have no fact in common, so none is
-    judged by the checks of another. What compares ranks is for several of them; kernels are judged
+    A profiler trace, a trial of several ranks, a resumption and a watched run have no fact in
+    common, so none is judged by the checks of another. What compares ranks is for several of them; kernels are judged
     where their launches were looked at.
     """
     kinds = {str(record.header.get("kind", "")) for record in records}
-    kind = next((kind for kind in ("trace", "dist") if kind in kinds), "")
+    kind = next((kind for kind in ("trace", "dist", "resume") if kind in kinds), "")
     fits = {kind}
     if not kind and any(record.world > 1 for record in records):
         fits.add("ranks")
@@ -176,7 +176,7 @@ def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
 def _kind(check: Check) -> str:
     """The kind of record that a check is about, by the facts that it needs."""
     heads = {name.partition(".")[0] for name in check.needs}
-    return next((kind for kind in ("trace", "dist", "ranks") if kind in heads), "")
+    return next((kind for kind in ("trace", "dist", "ranks", "resume") if kind in heads), "")
 
 
 def judge(

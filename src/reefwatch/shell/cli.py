@@ -43,7 +43,11 @@ VERBS = (
     ),
     Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
     Verb("bisect", "the first environment that leaves the reference, and the op"),
-    Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
+    Verb(
+        "resume-check",
+        "does save, load, continue equal the uninterrupted run",
+        _COMMANDS + "resume_check",
+    ),
     Verb("compile-check", "does compiled code compute what the model says"),
     Verb(
         "kernels",
