@@ -108,7 +108,10 @@ class Runs:
         return stopped, resumed, whole, begins
 
     def _run(self, name: str, cwd: Path, more: tuple[str, ...], plan: dict[str, Any]) -> Line:
-        out = self.out / name
+        out, number = self.out / name, 1
+        while out.exists():  # of an earlier check with this `--out`
+            number += 1
+            out = self.out / f"{name}-{number}"
         out.mkdir(parents=True)
         argv = [self._moved(self.asked.argv[0], cwd), *self.asked.argv[1:], *more]
         whole = {

@@ -118,6 +118,8 @@ class States(Instrument):
         """Keep what the forward was given from outside: no parameter, and made by no op of it."""
         if tensor.requires_grad or isinstance(tensor, self._torch.nn.Parameter):
             return
+        if not tensor.dim() and tensor.is_floating_point():
+            return  # no batch: the scale of a GradScaler, a coefficient
         address = self._address(tensor)
         if not address or address in self._made or id(tensor) in self._buffers():
             return
