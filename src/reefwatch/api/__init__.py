@@ -36,6 +36,7 @@ def run(
     truth: bool = False,
     record: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
     perturb: int = 0,
     noise: int = 0,
     light: bool = False,
@@ -74,6 +75,7 @@ def run(
         truth=truth,
         record=record,
         against=against,
+        batch=batch,
         light=light,
         noise=noise,
         most=most,
@@ -149,6 +151,7 @@ class watch:
         truth: bool = False,
         record: str | os.PathLike[str] | None = None,
         against: str | os.PathLike[str] | None = None,
+        batch: str | os.PathLike[str] | None = None,
         light: bool = False,
     ) -> None:
         self._settings = Settings.of(
@@ -163,6 +166,7 @@ class watch:
             truth=truth,
             record=record,
             against=against,
+            batch=batch,
             light=light,
         )
         self._session: Session | None = None

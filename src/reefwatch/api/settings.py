@@ -43,6 +43,8 @@ class Settings:
     """Where a reference is recorded."""
     against: Path | None = None
     """The reference that the run is to follow."""
+    batch: Path | None = None
+    """With a lone checkpoint as the reference: the tensors of one batch, and what is expected."""
     light: bool = False
     """Of later batches of a reference keep the digest alone."""
     noise: int = 0
@@ -68,6 +70,7 @@ class Settings:
         truth: bool = False,
         record: str | os.PathLike[str] | None = None,
         against: str | os.PathLike[str] | None = None,
+        batch: str | os.PathLike[str] | None = None,
         light: bool = False,
         noise: int = 0,
         most: int | None = None,
@@ -93,6 +96,7 @@ class Settings:
             bool(truth),
             _absolute(record),
             _absolute(against),
+            _absolute(batch),
             bool(light),
             int(noise),
             most,

@@ -126,16 +126,45 @@ class Bundle:
 
     def tensor(self, name: str) -> tuple[bytes, str, tuple[int, ...]] | None:
         """(bytes, dtype name, shape); None when there is no such tensor."""
-        where = self._where.get(name)
-        if where is None:
-            return None
-        begin, end = where["data_offsets"]
-        with open(self.folder / TENSORS, "rb") as file:
-            file.seek(self._start + begin)
-            raw = file.read(end - begin)
-        if len(raw) != end - begin:
-            raise UnreadableRecord(f"{self.folder / TENSORS}: cut short within {name!r}")
-        return raw, _SIZES[where["dtype"]][0], tuple(where["shape"])
+        return _tensor(self.folder / TENSORS, self._start, self._where, name)
+
+
+class Tensors:
+    """A lone safetensors file that was checked. Raises UnreadableRecord, one line each."""
+
+    def __init__(self, path: Path, most: int = MOST_SIZE) -> None:
+        self.path = path
+        try:
+            size = path.stat().st_size
+            if not path.is_file():
+                raise UnreadableRecord(f"{path}: is no plain file")
+            if size > most:
+                raise UnreadableRecord(f"{path}: {size} bytes, more than --max-size {most}")
+            self._where, self._start = _header(path)
+        except OSError as error:
+            raise UnreadableRecord(f"{path}: {why(error)}") from None
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._where)
+
+    def tensor(self, name: str) -> tuple[bytes, str, tuple[int, ...]] | None:
+        """(bytes, dtype name, shape); None when there is no such tensor."""
+        return _tensor(self.path, self._start, self._where, name)
+
+
+def _tensor(
+    path: Path, start: int, entries: Mapping[str, Any], name: str
+) -> tuple[bytes, str, tuple[int, ...]] | None:
+    where = entries.get(name)
+    if where is None:
+        return None
+    begin, end = where["data_offsets"]
+    with open(path, "rb") as file:
+        file.seek(start + begin)
+        raw = file.read(end - begin)
+    if len(raw) != end - begin:
+        raise UnreadableRecord(f"{path}: cut short within {name!r}")
+    return raw, _SIZES[where["dtype"]][0], tuple(where["shape"])
 
 
 def _head(folder: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.numerics.externals import Externals, Storages
 from reefwatch.gather.numerics.plans import Plans
+from reefwatch.gather.numerics.small import Batch
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
 from reefwatch.measure.matching import match
 from reefwatch.measure.sketches import coarser, compared
@@ -257,6 +258,11 @@ class Follower(Rows):
                 self._given[row["given"]] = row
             else:
                 self._rows.setdefault(row["step"], []).append(row)
+        self._small = bool(self._reader.head.get("small"))
+        """True for a lone checkpoint with a batch: it says little, and nothing of the order."""
+        self._batch_of = Batch(tools.torch, self._given) if self._small else None
+        self._odd: list[str] = []
+        """What of a small reference could not be put in place."""
         here = self.about()
         self._same = all(self._reader.head.get(part) == here[part] for part in here)
         self._here: list[dict[str, Any]] = []
@@ -270,6 +276,8 @@ class Follower(Rows):
 
     def given(self, name: str, tensor: Any) -> None:
         mine = digest(self._torch, tensor)
+        if self._small:
+            return
         kept = self._counterpart(name, mine)
         data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
         data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
@@ -281,9 +289,45 @@ class Follower(Rows):
             found = None if data["same"] else self._reader.tensor(kept["given"])
             if found is not None:
                 data["fed"] = _put(self._torch, tensor, found)
+        self._told(data, name)
+
+    def _told(self, data: dict[str, Any], name: str) -> None:
         self._replaced |= not data["same"] and not data["weight"]
         self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
         self._tools.sink.event("reference.given", data, step=self._step, id=name)
+
+    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        super().before_op(func, args, kwargs)
+        if self._batch_of is None or self._step or self._updating:
+            return
+        begun = self._batch_of.begun
+        for name, tensor in self._batch_of.reads((*args, *kwargs.values())):
+            self._feed(name, tensor)
+        if begun is None and self._batch_of.begun is not None:
+            self._feed_weights(self._batch_of.begun)
+
+    def _feed_weights(self, called: Any) -> None:
+        """Put a checkpoint's weights and buffers into the model of which a module is called."""
+        self._modules.learn(called.parameters())
+        for root in self._modules.roots:
+            module = root.module()
+            for name, tensor in _named(module) if module is not None else ():
+                chosen = self._reader.resolve(name)  # type: ignore[attr-defined]
+                if chosen:
+                    self._feed(chosen, tensor)
+                else:
+                    self._odd.append(name)
+
+    def _feed(self, name: str, tensor: Any) -> None:
+        """Put one tensor of a small reference in place."""
+        found, row = self._reader.tensor(name), self._given[name]
+        same = row["digest"] == digest(self._torch, tensor)
+        fed = not same and found is not None and _put(self._torch, tensor, found)
+        if not same and not fed:
+            self._odd.append(name)
+        self._taken.add(name)
+        data = {k: v for k, v in row.items() if k not in ("given", "digest")}
+        self._told({**data, "name": name, "step": 0, "same": same, "fed": fed, "known": True}, name)
 
     def _counterpart(self, name: str, mine: str) -> Any:
         """The reference's tensor: of this name, but one with the same bytes comes first."""
@@ -300,6 +344,8 @@ class Follower(Rows):
         return kept
 
     def drawn(self, name: str, tensor: Any) -> None:
+        if self._small:
+            return
         found = self._reader.tensor(name)
         if found is None or found[0] == raw(self._torch, tensor):
             return
@@ -321,6 +367,8 @@ class Follower(Rows):
             return
         here, self._here = self._here, []
         there = self._rows.pop(here[0]["step"], [])
+        if self._small:
+            here, there = _asked(here, there)
         pairs, missing = match(here, there, self._same)
         for row, kept in pairs:
             sketch = row["sketch"]
@@ -353,13 +401,19 @@ class Follower(Rows):
         sink = self._tools.sink
         self._match()
         head = self._reader.head
-        if not self._steps or not self._met:
+        lost = [name for name in self._given if "/given/" in name and name not in self._taken]
+        if self._small and (self._odd or lost):
+            names = ", ".join((*self._odd, *lost)[:3])
+            why = f"{len(self._odd) + len(lost)} tensors of it could not be put in place: {names}"
+            sink.fact("numerics.reference", Unknown(f"the checkpoint and batch do not fit: {why}"))
+            return
+        if not self._steps or not (self._met or self._small):
             sink.fact(
                 "numerics.reference", Unknown("no step of the reference's ladder was examined")
             )
             return
         value: dict[str, Any] = {
-            "steps": self._compared,
+            "steps": [0] if self._small else self._compared,
             "of": head.get("steps", []),
             "rows": self._met,
             "rows_of": self._of,
@@ -370,13 +424,50 @@ class Follower(Rows):
             "fed": dict(self._fed),
         }
         sink.fact("numerics.reference", Evidence("numerics.reference", value))
-        losses = self.losses()[: GAP if self._replaced else None]
+        losses = self.losses()[: 1 if self._small else GAP if self._replaced else None]
         curve = {
             "here": losses,
             "there": head.get("losses", []),
             "band": head.get("band", []),
         }
         sink.fact("numerics.curve", Evidence("numerics.curve", curve))
+
+
+def _asked(here: list[Any], there: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The rows that a small reference says something of; the output is the nearest of its shape."""
+    wanted = {(row["phase"], row["module"]) for row in there if row["phase"] != "forward"}
+    mine = [row for row in here if (row["phase"], row["module"]) in wanted]
+    theirs = []
+    for row in there:
+        if row["phase"] != "forward":
+            theirs.append(row)
+            continue
+        shape = row["sketch"]["shape"]
+        alike = [
+            one
+            for one in here
+            if one["phase"] == "forward" and one["sketch"] and one["sketch"]["shape"] == shape
+        ]
+        if alike:
+            nearest = min(alike, key=lambda one: _apart(row["sketch"], one["sketch"]))
+            mine.append(nearest)
+            theirs.append({**nearest, "sketch": row["sketch"]})
+        else:
+            theirs.append(row)
+    return mine, theirs
+
+
+def _apart(one: Any, two: Any) -> float:
+    return sum(abs(a - b) for a, b in zip(one["at"], two["at"], strict=False))
+
+
+def _named(module: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and persistent buffers, by name."""
+    yield from module.named_parameters()
+    for path, part in module.named_modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None and name not in part._non_persistent_buffers_set:
+                yield f"{path}.{name}".lstrip("."), buffer
 
 
 def _constant(tensor: Any) -> bool:

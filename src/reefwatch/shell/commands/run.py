@@ -59,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
         help="follow a reference; its weights and batches are put in place of the run's own",
     )
     made.add_argument(
+        "--batch",
+        metavar="FILE",
+        help="with --against CHECKPOINT.safetensors: one batch, and what is expected of it",
+    )
+    made.add_argument(
         "--max-size", type=options.size, metavar="64GiB", help="of the reference that is read"
     )
     made.add_argument("--noise", type=int, default=0, help=argparse.SUPPRESS)
@@ -185,6 +190,7 @@ def main(argv: list[str]) -> int:
         truth=given.truth,
         record=given.record,
         against=given.against,
+        batch=given.batch,
         perturb=given.perturb,
         noise=given.noise,
         light=given.light,
