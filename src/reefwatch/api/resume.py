@@ -55,15 +55,16 @@ def resume_check(
     asked = Asked(
         tuple(argv), module, tuple(first), tuple(then), stop_after, steps, tuple(link)
     )
-    header = _header(argv, folder.run_id(os.environ))
-    runs = Runs(asked, made, header, lambda path: judging.read([path])[0], say)
+    head = header(argv, folder.run_id(os.environ))
+    runs = Runs(asked, made, head, lambda path: judging.read([path])[0], say)
     told = facts(*runs.three())
-    record = Record({**header, "kind": "resume"}, told)
+    record = Record({**head, "kind": "resume"}, told)
     report = judging.judged("resume-check", [record], None, silences, facts={"folder": str(made)})
     return report
 
 
-def _header(argv: Sequence[str], run_id: str) -> dict[str, Any]:
+def header(argv: Sequence[str], run_id: str) -> dict[str, Any]:
+    """The header of a record of runs that this process starts."""
     import reefwatch
 
     return {

@@ -42,7 +42,11 @@ VERBS = (
         "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
     ),
     Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
-    Verb("bisect", "the first environment that leaves the reference, and the op"),
+    Verb(
+        "bisect",
+        "the first environment that leaves the reference, and the op",
+        _COMMANDS + "bisect",
+    ),
     Verb(
         "resume-check",
         "does save, load, continue equal the uninterrupted run",
