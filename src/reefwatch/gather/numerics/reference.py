@@ -24,7 +24,8 @@ from reefwatch.gather.numerics.plans import Plans
 from reefwatch.gather.numerics.small import Batch
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
 from reefwatch.measure.matching import match
-from reefwatch.measure.sketches import coarser, compared
+from reefwatch.measure.sketches import coarser
+from reefwatch.measure.soft import Soft
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
@@ -111,9 +112,11 @@ class Rows(Instrument):
     def before_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = True
         if self._step >= 0:
+            rates = _rates(optimizer)
             for name, param in self._named(optimizer):
                 if self._step:  # step 0 has it among what it was given
-                    self.seen("weight", name, "weight", 0, param, "", 0)
+                    rate = rates.get(id(param), 0.0)
+                    self.seen("weight", name, "weight", 0, param, "", 0, rate=rate)
                 grad = param.grad
                 if grad is None or grad.is_sparse:
                     self.seen(
@@ -125,22 +128,32 @@ class Rows(Instrument):
     def after_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = False
         if self._step >= 0:
+            rates = _rates(optimizer)
             for name, param in self._named(optimizer):
-                self.seen("parameter", name, "parameter", 0, param, "", 0)
+                rate = rates.get(id(param), 0.0)
+                self.seen("parameter", name, "parameter", 0, param, "", 0, rate=rate)
 
     def before_backward(self, loss: Any) -> None:
         if len(self._losses) < MOST_LOSSES and loss.numel() == 1:
             self._losses.append(loss.detach().clone())
 
     def seen(
-        self, phase: str, module: str, op: str, place: int, tensor: Any, file: str, line: int
+        self,
+        phase: str,
+        module: str,
+        op: str,
+        place: int,
+        tensor: Any,
+        file: str,
+        line: int,
+        **more: Any,
     ) -> None:
         """One row, in the order in which the step makes them."""
         key = (phase, module, op, place)
         nth = self._counts[key]
         self._counts[key] += 1
         row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
-        row.update(nth=nth, order=self._order, file=file, line=line)
+        row.update(nth=nth, order=self._order, file=file, line=line, **more)
         self._order += 1
         self.row(row, None if tensor is None else self._sketch(tensor))
 
@@ -228,6 +241,11 @@ class Recorder(Rows):
         self._writer.row({**row, "sketch": sketch})
 
     def disarm(self) -> None:
+        if not self._writer.rows:
+            self._writer.discard()
+            why = Unknown("no step of the ladder was examined: no reference was written")
+            self._tools.sink.fact("numerics.recorded", why)
+            return
         self._writer.about(steps=self._steps, losses=self.losses(), **self.about())
         self._writer.close()
         value: Any = {"steps": self._steps, "rows": self._writer.rows}
@@ -266,6 +284,7 @@ class Follower(Rows):
         here = self.about()
         self._same = all(self._reader.head.get(part) == here[part] for part in here)
         self._here: list[dict[str, Any]] = []
+        self._soft = Soft()
         self._met = self._of = 0
         self._coarsest = "f64"
         self._taken: set[str] = set()
@@ -371,12 +390,11 @@ class Follower(Rows):
             here, there = _asked(here, there)
         pairs, missing = match(here, there, self._same)
         for row, kept in pairs:
-            sketch = row["sketch"]
             told = {k: v for k, v in row.items() if k != "sketch"}
             data: dict[str, Any] = {**told, "matched": kept is not None, "problem": ""}
             if kept is not None:
                 self._met += 1
-                data.update(compared(kept, sketch, self._same))
+                data.update(self._soft.compared(row, kept, self._same))
                 self._coarsest = coarser(self._coarsest, data.get("dtype", "f64"))
             self._tell(data)
         for kept in missing:
@@ -431,6 +449,22 @@ class Follower(Rows):
             "band": head.get("band", []),
         }
         sink.fact("numerics.curve", Evidence("numerics.curve", curve))
+
+
+_SCALED = frozenset(("exp_avg_sq", "square_avg", "exp_inf", "sum", "prev", "acc_delta"))
+"""State of optimizers that scale by the gradient's own size."""
+_SIGNED = ("Lion", "SignSGD", "Signum", "Muon", "Rprop")
+
+
+def _rates(optimizer: Any) -> dict[int, float]:
+    """The rate of each parameter, by id, where a step is as large as it whatever the gradient."""
+    signed = type(optimizer).__name__.startswith(_SIGNED)
+    return {
+        id(param): float(group.get("lr", 0.0))
+        for group in optimizer.param_groups
+        for param in group["params"]
+        if signed or _SCALED & set(optimizer.state.get(param, ()))
+    }
 
 
 def _asked(here: list[Any], there: list[Any]) -> tuple[list[Any], list[Any]]:
