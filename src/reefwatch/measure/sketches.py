@@ -60,7 +60,19 @@ def distance(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
             if off > worst:
                 worst, where = off, place
     norm = abs(one["norm"] - two["norm"]) / scale if one["norm"] or two["norm"] else 0.0
-    return {"value": value, "norm": norm, "slice": worst, "at": where, "bad": False}
+    known = {"value": value, "norm": norm, "slice": worst, "at": where, "bad": False}
+    return {**known, **_farthest(one, two)} if apart else known
+
+
+def _farthest(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    """`index` of the told element that is farthest off, and the `pair` of values there."""
+    pairs = list(zip(one["at"], two["at"], strict=True))
+    number = max(range(len(pairs)), key=lambda n: abs(pairs[n][0] - pairs[n][1]))
+    flat, index = positions(math.prod(one["shape"]))[number], []
+    for length in reversed(one["shape"]):
+        index.append(flat % length)
+        flat //= length
+    return {"index": index[::-1], "pair": list(pairs[number])}
 
 
 def same_kind(one: Mapping[str, Any], two: Mapping[str, Any]) -> str:

@@ -88,7 +88,8 @@ def drawable(value: Any) -> float | None:
 
 def charts(record: Record, most: int = POINTS) -> list[Chart]:
     """Every chart for which the record has values."""
-    made = [_step_time(record, most), _loss(record, most), *_samples(record, most)]
+    made = [_step_time(record, most), _loss(record, most), _followed(record, most)]
+    made += _samples(record, most)
     return [chart for chart in made if chart is not None]
 
 
@@ -195,6 +196,39 @@ def _loss(record: Record, most: int) -> Chart | None:
         x_name="backward",
         legend=tuple((kind, places[n]) for kind, n in shown.items()) if more else (),
         remark=remark.strip(),
+    )
+
+
+def _followed(record: Record, most: int) -> Chart | None:
+    """The loss beside that of the reference, whose band is drawn around it."""
+    told = mapping(record, "numerics.curve")
+
+    def values(name: str) -> list[float | None]:
+        given = told.get(name)
+        return [drawable(v) for v in given] if isinstance(given, (list, tuple)) else []
+
+    here, there, band = values("here"), values("there"), values("band")
+    if not any(v is not None for v in here) or not any(v is not None for v in there):
+        return None
+    count = min(len(here), len(there))
+    wide = [(band[n] if n < len(band) else None) or 0.0 for n in range(count)]
+    step = max(1, math.ceil(count / most))
+    around = tuple(
+        Point(float(n), v - wide[n], v, v + wide[n])
+        for n in range(0, count, step)
+        if (v := there[n]) is not None
+    )
+    mine = thin(here[:count], [float(n) for n in range(count)], most)
+    if not around or not mine:
+        return None
+    apart = max((abs(a - b) for a, b in zip(here, there, strict=False) if a is not None and b is not None))
+    return _chart(
+        "Loss beside the reference's",
+        f"at most {words.amount(apart)} apart",
+        [Line("this run", mine, "a"), Line("reference, with its band", around, "b")],
+        words.amount,
+        x_name="backward",
+        legend=(("a", "this run"), ("b", "reference, with its band")),
     )
 
 

@@ -13,6 +13,7 @@ from reefwatch.core.record import Record
 from reefwatch.core.report import Report
 from reefwatch.show import bandwidth, charts, dtypes, view, words
 from reefwatch.show.limits import Limits
+from reefwatch.show.parting import parting
 
 
 def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[st
         "unbroken": _unbroken(report),
         "broken": [told.outcome(o) for o in outcomes if o.verdict is Verdict.BROKEN],
         "charts": [*charts.charts(record, limits.points), *bandwidth.charts(record)],
+        "parting": parting(record, limits),
         "flow": dtypes.flow(record, limits, folder),
         "memory": dtypes.memory(record, limits),
         "ranks": _ranks(report, limits) if len(report.records) > 1 else [],
