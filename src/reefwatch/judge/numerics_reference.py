@@ -152,7 +152,7 @@ def _of(noise: Mapping[str, Any], part: str) -> float:
 
 def beyond(case: Case, one: Mapping[str, Any]) -> tuple[str, float, float]:
     """(what is off: value, slice, norm, finite or ""; how far; how far it may be)."""
-    if one["problem"] or not one["matched"]:
+    if one["problem"] or not one["matched"] or "value" not in one:
         return "", 0.0, 0.0
     if one["bad"]:
         return "finite", 1.0, 0.0

@@ -6,13 +6,49 @@ elements are not finite, the values at fixed positions, and the L2 norm of each 
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 POSITIONS = 48
 SLICES = 64
 """Slices of an axis that are told one by one; of a longer axis, groups of neighbours."""
+
+
+LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+"""The largest float32."""
+
+
+def narrowed(value: float) -> float:
+    """The value as float32 has it: what is written is what is compared."""
+    kept: float = struct.unpack("<f", struct.pack("<f", min(value, LARGEST)))[0]
+    return kept
+
+
+def packed(sketch: Mapping[str, Any]) -> dict[str, Any]:
+    """The sketch with its lists of numbers as base64 of their bytes (float32, f64 for f64)."""
+    kind = "d" if sketch["dtype"] == "f64" else "f"
+    texts = {
+        part: base64.b64encode(struct.pack(f"<{len(sketch[part])}{kind}", *sketch[part])).decode()
+        for part in ("at", "slices")
+    }
+    return {**sketch, **texts}
+
+
+def unpacked(sketch: Mapping[str, Any]) -> dict[str, Any]:
+    """The sketch as `packed` had it. Raises ValueError for what is none."""
+    size, kind = (8, "d") if sketch.get("dtype") == "f64" else (4, "f")
+    made = dict(sketch)
+    for part in ("at", "slices"):
+        text = made.get(part)
+        if isinstance(text, str):
+            raw = base64.b64decode(text, validate=True)
+            if len(raw) % size:
+                raise ValueError(f"{part}: {len(raw)} bytes")
+            made[part] = list(struct.unpack(f"<{len(raw) // size}{kind}", raw))
+    return made
 
 
 def positions(count: int) -> list[int]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from reefwatch.core.errors import UnreadableRecord, UsageError
+from reefwatch.measure.sketches import packed, unpacked
 from reefwatch.store.scan import why
 
 SCHEMA = 1
@@ -73,6 +74,8 @@ class BundleWriter:
         self._about.update(more)
 
     def row(self, data: Mapping[str, Any]) -> None:
+        if data.get("sketch") is not None:
+            data = {**data, "sketch": packed(data["sketch"])}
         self._open()[0].write(json.dumps(data, separators=(",", ":"), allow_nan=True) + "\n")
         self.rows += 1
 
@@ -143,7 +146,8 @@ class Bundle:
                     row = json.loads(line)
                 except ValueError:
                     row = None
-                if not isinstance(row, dict):
+                row = _row(row)
+                if row is None:
                     raise UnreadableRecord(f"{self.folder / ROWS}: line {number} is no row")
                 yield row
 
@@ -191,6 +195,18 @@ def _tensor(
     if len(raw) != end - begin:
         raise UnreadableRecord(f"{path}: cut short within {name!r}")
     return raw, _SIZES[where["dtype"]][0], tuple(where["shape"])
+
+
+def _row(row: Any) -> Any:
+    """A row with its sketch unpacked; None when it is none."""
+    if not isinstance(row, dict):
+        return None
+    if row.get("sketch") is None:
+        return row
+    try:
+        return {**row, "sketch": unpacked(row["sketch"])}
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _head(folder: Path) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Rows(Instrument):
         self._counts: Counter[Any] = Counter()
         self._step = -1
         self._order = 0
+        self._rows_waiting: list[tuple[dict[str, Any], Any]] = []
         self._batch = self._random = 0
         self._updating = False
         self._steps: list[int] = []
@@ -69,6 +70,7 @@ class Rows(Instrument):
         self._steps.append(step)
 
     def close(self, step: int) -> bool:
+        self.fetch()
         self._step = -1
         return step < LADDER[-1] and len(self._steps) < 5
 
@@ -106,6 +108,9 @@ class Rows(Instrument):
             if out is None or not out.is_floating_point() or not out.numel() or out.is_sparse:
                 continue
             site = call.site
+            if site.phase == "optimizer":  # parameters have rows of their own
+                self.seen("optimizer", self._owner(call), call.name, 0, None, site.file, site.line)
+                break
             module = site.module or self._owner(call)
             self.seen(site.phase, module, call.name, place, out, site.file, site.line)
 
@@ -155,7 +160,15 @@ class Rows(Instrument):
         row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
         row.update(nth=nth, order=self._order, file=file, line=line, **more)
         self._order += 1
-        self.row(row, None if tensor is None else self._sketch(tensor))
+        sketch = None if tensor is None else self._sketch.later(tensor)
+        self._rows_waiting.append((row, sketch))
+
+    def fetch(self) -> None:
+        """Hand on the rows of the step, when the device has told what they need."""
+        self._sketch.fetch()
+        waiting, self._rows_waiting = self._rows_waiting, []
+        for row, sketch in waiting:
+            self.row(row, sketch)
 
     def given(self, name: str, tensor: Any) -> None:
         raise NotImplementedError
@@ -241,6 +254,7 @@ class Recorder(Rows):
         self._writer.row({**row, "sketch": sketch})
 
     def disarm(self) -> None:
+        self.fetch()
         if not self._writer.rows:
             self._writer.discard()
             why = Unknown("no step of the ladder was examined: no reference was written")
@@ -377,8 +391,9 @@ class Follower(Rows):
             self._here.append({**row, "sketch": sketch})
 
     def close(self, step: int) -> bool:
+        new = super().close(step)
         self._match()
-        return super().close(step)
+        return new
 
     def _match(self) -> None:
         """Match the rows of the step that has ended, and write how far apart they are."""
@@ -417,6 +432,7 @@ class Follower(Rows):
 
     def disarm(self) -> None:
         sink = self._tools.sink
+        self.fetch()
         self._match()
         head = self._reader.head
         lost = [name for name in self._given if "/given/" in name and name not in self._taken]
