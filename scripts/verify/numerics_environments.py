@@ -54,9 +54,7 @@ def environment(folder: Path, name: str, op: str | None) -> Path:
     place = folder / f"env-{name}"
     (place / "bin").mkdir(parents=True)
     python = place / "bin" / "python"
-    python.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{place}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
-    )
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{place}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     spoil = f"""
         import torch

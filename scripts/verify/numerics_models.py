@@ -330,5 +330,3 @@ def borrowed() -> dict[str, Callable[[], Any]]:
         return Borrowed(t.ViTForImageClassification(made), "image")
 
     return {"hf-bert": bert, "hf-gpt2": gpt, "hf-llama": llama, "hf-t5": five, "hf-vit": vit}
-
-

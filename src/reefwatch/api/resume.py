@@ -52,9 +52,7 @@ def resume_check(
     program = runner.prepare(argv, module)
     silences = judging.silences(settings, Path.cwd())
     made = folder.new(settings.out, f"resume-{program.name}", 0)
-    asked = Asked(
-        tuple(argv), module, tuple(first), tuple(then), stop_after, steps, tuple(link)
-    )
+    asked = Asked(tuple(argv), module, tuple(first), tuple(then), stop_after, steps, tuple(link))
     head = header(argv, folder.run_id(os.environ))
     runs = Runs(asked, made, head, lambda path: judging.read([path])[0], say)
     told = facts(*runs.three())

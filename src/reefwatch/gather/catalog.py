@@ -28,7 +28,7 @@ CATALOG = (
 """Module below `reefwatch.gather`, and class."""
 ASKED = {
     "reference_writer": ("numerics.reference", "Recorder"),
-    "against": ("numerics.reference", "Follower"),
+    "against": ("numerics.follow", "Follower"),
     "truth": ("numerics.truth", "Truth"),
     "kernels": ("kernels.launches", "Launches"),
     "agreed": ("dist.agreed", "Agreed"),

@@ -1,4 +1,4 @@
-"""What the checks of a resumed run have in common: the kinds of state, good and bad cases, words."""
+"""What the checks of a resumed run have in common: kinds of state, good and bad cases, words."""
 
 from __future__ import annotations
 

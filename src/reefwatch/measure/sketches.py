@@ -29,10 +29,11 @@ def narrowed(value: float) -> float:
 
 def packed(sketch: Mapping[str, Any]) -> dict[str, Any]:
     """The sketch with its lists of numbers as base64 of their bytes (float32, f64 for f64)."""
-    kind = "d" if sketch["dtype"] == "f64" else "f"
+    kind = "d" if sketch.get("dtype") == "f64" else "f"
     texts = {
-        part: base64.b64encode(struct.pack(f"<{len(sketch[part])}{kind}", *sketch[part])).decode()
+        part: base64.b64encode(struct.pack(f"<{len(values)}{kind}", *values)).decode()
         for part in ("at", "slices")
+        if isinstance(values := sketch.get(part), list)
     }
     return {**sketch, **texts}
 

@@ -66,7 +66,10 @@ class Soft:
             return kept, 0.0
         if len(one["at"]) != len(two["at"]):
             return kept, 0.0
-        at = [b if place in places else a for place, (a, b) in enumerate(zip(one["at"], two["at"], strict=True))]
+        at = [
+            b if place in places else a
+            for place, (a, b) in enumerate(zip(one["at"], two["at"], strict=True))
+        ]
         size = one["norm"] / math.sqrt(max(math.prod(one["shape"]), 1))
         drift = WAYS * rate * (row["step"] + 1) / max(size, 1e-300)
         return {**kept, "sketch": {**one, "at": at}}, drift

@@ -221,7 +221,9 @@ def _followed(record: Record, most: int) -> Chart | None:
     mine = thin(here[:count], [float(n) for n in range(count)], most)
     if not around or not mine:
         return None
-    apart = max((abs(a - b) for a, b in zip(here, there, strict=False) if a is not None and b is not None))
+    apart = max(
+        (abs(a - b) for a, b in zip(here, there, strict=False) if a is not None and b is not None)
+    )
     return _chart(
         "Loss beside the reference's",
         f"at most {words.amount(apart)} apart",

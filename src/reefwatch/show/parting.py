@@ -1,4 +1,4 @@
-"""What the page shows of a run beside its reference: a map by module, a histogram, the worst rows."""
+"""What the page shows of a run beside its reference: map by module, histogram, worst rows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _histogram(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _worst(row: Row) -> dict[str, str]:
-    index, pair = row.get("index"), row.get("pair") or ()
+    index: Any = row.get("index")
+    pair: Any = row.get("pair") or ()
     where = "" if index is None else f"[{', '.join(map(str, index))}]"
     if len(pair) == 2 and where:
         where += f" {words.amount(pair[1])}, reference {words.amount(pair[0])}"

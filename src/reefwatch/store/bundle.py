@@ -58,7 +58,8 @@ class BundleWriter:
             _sweep(self.folder)
             self._new.mkdir(parents=True, exist_ok=True)
             rows = open(self._new / ROWS, "w", encoding="utf-8")  # noqa: SIM115
-            self._files = rows, open(self._new / "raw", "wb")
+            raw = open(self._new / "raw", "wb")  # noqa: SIM115
+            self._files = rows, raw
         return self._files
 
     def discard(self) -> None:

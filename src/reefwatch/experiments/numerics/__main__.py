@@ -41,7 +41,8 @@ def _states(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 def _follower(plan: dict[str, Any], sink: Any) -> tuple[list[Any], dict[str, Any]]:
     """For `bisect`: as `run --against` does, and `--truth` where it was asked for."""
     from reefwatch.core.fact import Evidence
-    from reefwatch.gather.numerics.reference import LADDER, Follower
+    from reefwatch.gather.numerics.follow import Follower
+    from reefwatch.gather.numerics.reference import LADDER
     from reefwatch.store.bundle import MOST_SIZE, Bundle
 
     reader = Bundle(Path(plan["against"]), plan["most"] or MOST_SIZE)

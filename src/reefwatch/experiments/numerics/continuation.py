@@ -123,7 +123,8 @@ class Told:
 
     def _rates(self, optimizer: dict[str, Any], scheduler: dict[str, Any]) -> None:
         """The learning rate is the scheduler's where that is another one, or where no optimizer
-        state was lost and there is no scheduler that says otherwise."""
+        state was lost and there is no scheduler that says otherwise.
+        """
         had, has = self.before["rates"], self.first["rates"]
         odd = [name for name in had if name in has and had[name] != has[name]]
         if not odd:

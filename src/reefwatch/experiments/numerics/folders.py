@@ -43,9 +43,7 @@ def copy(folder: Path, place: Path, linked: Sequence[str]) -> None:
             continue
         if entry.name in linked or entry.is_symlink():
             here.symlink_to(there.resolve())
-        elif entry.is_dir():
-            _cheaply(there, here)
-        elif entry.is_file():
+        elif entry.is_dir() or entry.is_file():
             _cheaply(there, here)
 
 

@@ -2,9 +2,7 @@
 
 At a ladder of steps (0, 1, 2, 4, 8 ...) every op's floats are sketched, with each parameter's
 gradient and value. What the first step was given (weights, batch, labels, masks) is kept whole, of
-later ones the batch. `Recorder` only reads. `Follower` is an active mode: where an op first reads
-a tensor that the step was given, the reference's bytes are put into it, and random masks are
-replaced by the reference's; the record says how many.
+later ones the batch. `Recorder` only reads; what follows a reference is in follow.py.
 """
 
 from __future__ import annotations
@@ -21,17 +19,10 @@ from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.numerics.externals import Externals, Storages
 from reefwatch.gather.numerics.plans import Plans
-from reefwatch.gather.numerics.small import Batch
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
-from reefwatch.measure.matching import match
-from reefwatch.measure.sketches import coarser
-from reefwatch.measure.soft import Soft
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
-GAP = 3
-"""The first step that is not on the ladder: its batch is the run's own, so what follows a replaced
-batch is no longer the reference's training."""
 MOST_LOSSES = 100_000
 
 
@@ -237,7 +228,7 @@ class Recorder(Rows):
             "dtype": short(tensor.dtype),
         }
         kind["weight"] = isinstance(tensor, torch.nn.Parameter)
-        kind.update(constant=_constant(tensor), bytes=tensor.numel() * tensor.element_size())
+        kind.update(constant=constant(tensor), bytes=tensor.numel() * tensor.element_size())
         self._writer.row({**kind, "shape": list(tensor.shape)})
         if not (self._light and self._step) and not self._noise and not tensor.is_complex():
             self._writer.tensor(name, raw(torch, tensor), short(tensor.dtype), tuple(tensor.shape))
@@ -245,7 +236,7 @@ class Recorder(Rows):
     def drawn(self, name: str, tensor: Any) -> None:
         found = self._base.tensor(name) if self._base is not None else None
         if found is not None:
-            _put(self._torch, tensor, found)
+            put(self._torch, tensor, found)
         if not self._noise:
             kept = raw(self._torch, tensor)
             self._writer.tensor(name, kept, short(tensor.dtype), tuple(tensor.shape))
@@ -275,198 +266,6 @@ class Recorder(Rows):
         tensor.data.copy_(torch.where(up, more, less))
 
 
-class Follower(Rows):
-    """`run --against REF`. Active: it puts the reference's weights, batches and masks in place."""
-
-    name = "numerics.against"
-
-    def arm(self, tools: Tools) -> None:
-        super().arm(tools)
-        self._reader: ReferenceReader = tools.options["reference"]
-        self._rows: dict[int, list[Any]] = {}
-        self._given: dict[str, Any] = {}
-        for row in self._reader.rows():
-            if "given" in row:
-                self._given[row["given"]] = row
-            else:
-                self._rows.setdefault(row["step"], []).append(row)
-        self._small = bool(self._reader.head.get("small"))
-        """True for a lone checkpoint with a batch: it says little, and nothing of the order."""
-        self._batch_of = Batch(tools.torch, self._given) if self._small else None
-        self._odd: list[str] = []
-        """What of a small reference could not be put in place."""
-        here = self.about()
-        self._same = all(self._reader.head.get(part) == here[part] for part in here)
-        self._here: list[dict[str, Any]] = []
-        self._soft = Soft()
-        self._met = self._of = 0
-        self._coarsest = "f64"
-        self._taken: set[str] = set()
-        self._fed = Counter[str]()
-        self._replaced = False
-        """True when a batch or a mask of its own was replaced by the reference's."""
-        self._number = 0
-
-    def given(self, name: str, tensor: Any) -> None:
-        mine = digest(self._torch, tensor)
-        if self._small:
-            return
-        kept = self._counterpart(name, mine)
-        data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
-        data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
-        data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
-        data["bytes"] = tensor.numel() * tensor.element_size()
-        data["constant"] = _constant(tensor)
-        if kept is not None:
-            data["same"] = kept["digest"] == mine
-            found = None if data["same"] else self._reader.tensor(kept["given"])
-            if found is not None:
-                data["fed"] = _put(self._torch, tensor, found)
-        self._told(data, name)
-
-    def _told(self, data: dict[str, Any], name: str) -> None:
-        self._replaced |= not data["same"] and not data["weight"]
-        self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
-        self._tools.sink.event("reference.given", data, step=self._step, id=name)
-
-    def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
-        super().before_op(func, args, kwargs)
-        if self._batch_of is None or self._step or self._updating:
-            return
-        begun = self._batch_of.begun
-        for name, tensor in self._batch_of.reads((*args, *kwargs.values())):
-            self._feed(name, tensor)
-        if begun is None and self._batch_of.begun is not None:
-            self._feed_weights(self._batch_of.begun)
-
-    def _feed_weights(self, called: Any) -> None:
-        """Put a checkpoint's weights and buffers into the model of which a module is called."""
-        self._modules.learn(called.parameters())
-        for root in self._modules.roots:
-            module = root.module()
-            for name, tensor in _named(module) if module is not None else ():
-                chosen = self._reader.resolve(name)  # type: ignore[attr-defined]
-                if chosen:
-                    self._feed(chosen, tensor)
-                else:
-                    self._odd.append(name)
-
-    def _feed(self, name: str, tensor: Any) -> None:
-        """Put one tensor of a small reference in place."""
-        found, row = self._reader.tensor(name), self._given[name]
-        same = row["digest"] == digest(self._torch, tensor)
-        fed = not same and found is not None and _put(self._torch, tensor, found)
-        if not same and not fed:
-            self._odd.append(name)
-        self._taken.add(name)
-        data = {k: v for k, v in row.items() if k not in ("given", "digest")}
-        self._told({**data, "name": name, "step": 0, "same": same, "fed": fed, "known": True}, name)
-
-    def _counterpart(self, name: str, mine: str) -> Any:
-        """The reference's tensor: of this name, but one with the same bytes comes first."""
-        step = name.partition("/")[0] + "/"
-        alike = [
-            other
-            for other, row in self._given.items()
-            if row["digest"] == mine and other.startswith(step) and other not in self._taken
-        ]
-        chosen = name if name in alike or not alike else alike[0]
-        kept = self._given.get(chosen)
-        if kept is not None:
-            self._taken.add(chosen)
-        return kept
-
-    def drawn(self, name: str, tensor: Any) -> None:
-        if self._small:
-            return
-        found = self._reader.tensor(name)
-        if found is None or found[0] == raw(self._torch, tensor):
-            return
-        if _put(self._torch, tensor, found):
-            self._replaced = True
-            self._fed["drawn"] += 1
-
-    def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
-        if self._comparable():
-            self._here.append({**row, "sketch": sketch})
-
-    def close(self, step: int) -> bool:
-        new = super().close(step)
-        self._match()
-        return new
-
-    def _match(self) -> None:
-        """Match the rows of the step that has ended, and write how far apart they are."""
-        if not self._here:
-            return
-        here, self._here = self._here, []
-        there = self._rows.pop(here[0]["step"], [])
-        if self._small:
-            here, there = _asked(here, there)
-        pairs, missing = match(here, there, self._same)
-        for row, kept in pairs:
-            told = {k: v for k, v in row.items() if k != "sketch"}
-            data: dict[str, Any] = {**told, "matched": kept is not None, "problem": ""}
-            if kept is not None:
-                self._met += 1
-                data.update(self._soft.compared(row, kept, self._same))
-                self._coarsest = coarser(self._coarsest, data.get("dtype", "f64"))
-            self._tell(data)
-        for kept in missing:
-            told = {k: v for k, v in kept.items() if k not in ("sketch", "noise")}
-            self._tell({**told, "matched": False, "problem": "missing"})
-        self._of += max(len(here), len(there))
-
-    def _tell(self, data: dict[str, Any]) -> None:
-        sink = self._tools.sink
-        sink.event("reference.row", data, step=data["step"], id=str(self._number))
-        self._number += 1
-
-    @property
-    def _compared(self) -> list[int]:
-        """Steps that can be compared: of another order of data only those before the gap."""
-        return [step for step in self._steps if step < GAP or not self._replaced]
-
-    def _comparable(self) -> bool:
-        return self._step < GAP or not self._replaced
-
-    def disarm(self) -> None:
-        sink = self._tools.sink
-        self.fetch()
-        self._match()
-        head = self._reader.head
-        lost = [name for name in self._given if "/given/" in name and name not in self._taken]
-        if self._small and (self._odd or lost):
-            names = ", ".join((*self._odd, *lost)[:3])
-            why = f"{len(self._odd) + len(lost)} tensors of it could not be put in place: {names}"
-            sink.fact("numerics.reference", Unknown(f"the checkpoint and batch do not fit: {why}"))
-            return
-        if not self._steps or not (self._met or self._small):
-            sink.fact(
-                "numerics.reference", Unknown("no step of the reference's ladder was examined")
-            )
-            return
-        value: dict[str, Any] = {
-            "steps": [0] if self._small else self._compared,
-            "of": head.get("steps", []),
-            "rows": self._met,
-            "rows_of": self._of,
-            "same_machine": self._same,
-            "coarsest": self._coarsest,
-            "noise": head.get("noise", 0),
-            "rerun": bool(head.get("rerun")),
-            "fed": dict(self._fed),
-        }
-        sink.fact("numerics.reference", Evidence("numerics.reference", value))
-        losses = self.losses()[: 1 if self._small else GAP if self._replaced else None]
-        curve = {
-            "here": losses,
-            "there": head.get("losses", []),
-            "band": head.get("band", []),
-        }
-        sink.fact("numerics.curve", Evidence("numerics.curve", curve))
-
-
 _SCALED = frozenset(("exp_avg_sq", "square_avg", "exp_inf", "sum", "prev", "acc_delta"))
 """State of optimizers that scale by the gradient's own size."""
 _SIGNED = ("Lion", "SignSGD", "Signum", "Muon", "Rprop")
@@ -483,50 +282,13 @@ def _rates(optimizer: Any) -> dict[int, float]:
     }
 
 
-def _asked(here: list[Any], there: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The rows that a small reference says something of; the output is the nearest of its shape."""
-    wanted = {(row["phase"], row["module"]) for row in there if row["phase"] != "forward"}
-    mine = [row for row in here if (row["phase"], row["module"]) in wanted]
-    theirs = []
-    for row in there:
-        if row["phase"] != "forward":
-            theirs.append(row)
-            continue
-        shape = row["sketch"]["shape"]
-        alike = [
-            one
-            for one in here
-            if one["phase"] == "forward" and one["sketch"] and one["sketch"]["shape"] == shape
-        ]
-        if alike:
-            nearest = min(alike, key=lambda one: _apart(row["sketch"], one["sketch"]))
-            mine.append(nearest)
-            theirs.append({**nearest, "sketch": row["sketch"]})
-        else:
-            theirs.append(row)
-    return mine, theirs
-
-
-def _apart(one: Any, two: Any) -> float:
-    return sum(abs(a - b) for a, b in zip(one["at"], two["at"], strict=False))
-
-
-def _named(module: Any) -> Iterator[tuple[str, Any]]:
-    """Parameters and persistent buffers, by name."""
-    yield from module.named_parameters()
-    for path, part in module.named_modules():
-        for name, buffer in part._buffers.items():
-            if buffer is not None and name not in part._non_persistent_buffers_set:
-                yield f"{path}.{name}".lstrip("."), buffer
-
-
-def _constant(tensor: Any) -> bool:
+def constant(tensor: Any) -> bool:
     """True for zeros, ones and the like: they are the same from every seed."""
     flat = tensor.detach().reshape(-1)
     return bool(tensor.numel() < 2 or (flat == flat[0]).all())
 
 
-def _put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:
+def put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:
     """Put bytes into a tensor without a trace in its graph; False when they do not fit."""
     made = restore(torch, found, tensor)
     if made is None:

@@ -1,7 +1,7 @@
 """One row per update: all that a training goes on from, as it is when the update begins.
 
-Used by `resume-check` in runs of its own (experiments/numerics), which it ends where it was told to.
-It only reads; of the run it changes no bit, only the moment of its end.
+Used by `resume-check` in runs of its own (experiments/numerics), which it ends where it was told.
+It only reads: of the run it changes no bit, only the moment of its end.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from reefwatch.gather.imports import PostImport
@@ -29,11 +31,9 @@ class Saves:
             ("safetensors.torch", ("save_file", "save_model", "save")),
             ("torch.distributed.checkpoint", ("save", "async_save")),
         ):
-            PostImport(name, lambda name=name, fs=functions: self._late(patches, name, fs)).start()
+            PostImport(name, partial(self._late, patches, name, functions)).start()
 
     def _late(self, patches: Patches, name: str, functions: tuple[str, ...]) -> None:
-        import sys
-
         module = sys.modules[name]
         for function in functions:
             if hasattr(module, function):

@@ -1,4 +1,4 @@
-"""A checkpoint with one batch as a small reference: `--against C.safetensors --batch B.safetensors`.
+"""A checkpoint with one batch as a small reference: `--against C.safetensors --batch B...`.
 
 In the batch's file every tensor is part of the batch, but for those named `expected.loss`,
 `expected.output`, `expected.grad.NAME` and `expected.param.NAME` (a parameter after the first
@@ -130,3 +130,40 @@ class Batch:
         elif isinstance(value, (list, tuple)):
             for one in value:
                 yield from self._tensors(one)
+
+
+def asked(here: list[Any], there: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The rows that a small reference says something of; the output is the nearest of its shape."""
+    wanted = {(row["phase"], row["module"]) for row in there if row["phase"] != "forward"}
+    mine = [row for row in here if (row["phase"], row["module"]) in wanted]
+    theirs = []
+    for row in there:
+        if row["phase"] != "forward":
+            theirs.append(row)
+            continue
+        shape = row["sketch"]["shape"]
+        alike = [
+            one
+            for one in here
+            if one["phase"] == "forward" and one["sketch"] and one["sketch"]["shape"] == shape
+        ]
+        if alike:
+            nearest = min(alike, key=lambda one: _apart(row["sketch"], one["sketch"]))
+            mine.append(nearest)
+            theirs.append({**nearest, "sketch": row["sketch"]})
+        else:
+            theirs.append(row)
+    return mine, theirs
+
+
+def _apart(one: Any, two: Any) -> float:
+    return float(sum(abs(a - b) for a, b in zip(one["at"], two["at"], strict=False)))
+
+
+def named(module: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and persistent buffers, by name."""
+    yield from module.named_parameters()
+    for path, part in module.named_modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None and name not in part._non_persistent_buffers_set:
+                yield f"{path}.{name}".lstrip("."), buffer

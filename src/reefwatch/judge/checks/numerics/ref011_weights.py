@@ -31,7 +31,7 @@ def weights(case: Case) -> Iterator[Finding]:
 
     Why: without them the training begins anew, or goes on from another model.
     Fix: save and load `model.state_dict()`; averaged copies and buffers count too.
-    Source: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html (general checkpoint).
+    Source: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html.
     """
     found = not_restored(
         case,

@@ -31,7 +31,7 @@ def optimizer(case: Case) -> Iterator[Finding]:
 
     Why: momentum that begins at zero makes a jump of the loss that looks like bad luck.
     Fix: save and load `optimizer.state_dict()`, over the parameters of the loaded model.
-    Source: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html (general checkpoint).
+    Source: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html.
     """
     found = not_restored(
         case,
