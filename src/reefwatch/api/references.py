@@ -21,6 +21,10 @@ def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
     """What the instruments need. Raises UsageError and UnreadableRecord before the run begins."""
     from reefwatch.store import bundle
 
+    if settings.batch is not None and (
+        settings.against is None or settings.against.suffix != ".safetensors"
+    ):
+        raise UsageError("--batch goes with --against CHECKPOINT.safetensors")
     if settings.record is None and settings.against is None:
         return {}
     if settings.record is not None and settings.against is not None:
@@ -30,10 +34,6 @@ def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
     from reefwatch.gather.numerics.reference import LADDER
 
     made: dict[str, Any] = {"ladder": LADDER}
-    if settings.batch is not None and (
-        settings.against is None or settings.against.suffix != ".safetensors"
-    ):
-        raise UsageError("--batch goes with --against CHECKPOINT.safetensors")
     if settings.against is not None and settings.against.suffix == ".safetensors":
         made.update(reference=_small(settings), against=True)
     elif settings.against is not None:

@@ -43,6 +43,8 @@ class Follower(Rows):
         self._small = bool(self._reader.head.get("small"))
         """True for a lone checkpoint with a batch: it says little, and nothing of the order."""
         self._batch_of = Batch(tools.torch, self._given) if self._small else None
+        self._zero = -1
+        """The step that a small reference is of: an evaluation may come before it."""
         self._odd: list[str] = []
         """What of a small reference could not be put in place."""
         here = self.about()
@@ -81,12 +83,13 @@ class Follower(Rows):
 
     def before_op(self, func: Any, args: Any, kwargs: Any) -> None:
         super().before_op(func, args, kwargs)
-        if self._batch_of is None or self._step or self._updating:
+        if self._batch_of is None or self._step < 0 or self._updating:
             return
         begun = self._batch_of.begun
         for name, tensor in self._batch_of.reads((*args, *kwargs.values())):
             self._feed(name, tensor)
         if begun is None and self._batch_of.begun is not None:
+            self._zero = self._step
             self._feed_weights(self._batch_of.begun)
 
     def _feed_weights(self, called: Any) -> None:
@@ -137,7 +140,11 @@ class Follower(Rows):
             self._fed["drawn"] += 1
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
-        if self._comparable():
+        if self._small and row["step"] != self._zero:
+            return  # it says something of the first training step alone
+        if self._small:
+            row = {**row, "step": 0}
+        if self._small or self._comparable():
             self._here.append({**row, "sketch": sketch})
 
     def close(self, step: int) -> bool:
