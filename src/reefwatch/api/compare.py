@@ -106,6 +106,7 @@ def _given(theirs: list[Any], mine: list[Any]) -> list[Event]:
             "known": row["given"] in digests,
             "fed": False,
             "weight": row["weight"],
+            "carried": bool(row.get("carried")),
             "constant": row["constant"],
             "bytes": row["bytes"],
         }

@@ -69,6 +69,7 @@ class Follower(Rows):
         data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
         data["bytes"] = tensor.numel() * tensor.element_size()
         data["constant"] = constant(tensor)
+        data["carried"] = self.carried(name, tensor)
         if kept is not None:
             data["same"] = kept["digest"] == mine
             found = None if data["same"] else self._reader.tensor(kept["given"])

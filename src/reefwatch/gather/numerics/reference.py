@@ -40,6 +40,9 @@ class Rows(Instrument):
         self._externals = Externals(tools.torch)
         self._first = Storages(tools.torch)
         """What step 0 was given: what is given later beside it is a batch."""
+        self._grads = Storages(tools.torch)
+        """Gradients that are kept from step to step (`zero_grad(set_to_none=False)`)."""
+        self._carried: set[str] = set()
         self._modules = Modules(tools.torch)
         self._counts: Counter[Any] = Counter()
         self._step = -1
@@ -73,7 +76,7 @@ class Rows(Instrument):
             address = int(storage.data_ptr())
             if self._step == 0:
                 self._first.add(address, storage)
-            elif address in self._first:
+            elif address in self._first or address in self._grads:
                 continue
             name = self._name(tensor)
             if name:
@@ -119,6 +122,8 @@ class Rows(Instrument):
                         "gradient", name, "none" if grad is None else "sparse", 0, None, "", 0
                     )
                 else:
+                    storage = grad.untyped_storage()
+                    self._grads.add(int(storage.data_ptr()), storage)
                     self.seen("gradient", name, "gradient", 0, grad, "", 0)
 
     def after_update(self, optimizer: Any, examined: bool) -> None:
@@ -169,6 +174,13 @@ class Rows(Instrument):
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
         raise NotImplementedError
+
+    def carried(self, name: str, tensor: Any) -> bool:
+        """True for what an earlier step has made, by its place where that step was not examined."""
+        place = name.partition("/")[2]
+        if self._externals.carried(tensor):
+            self._carried.add(place)
+        return place in self._carried
 
     def losses(self) -> list[float]:
         return [float(loss) for loss in self._losses]
@@ -228,6 +240,7 @@ class Recorder(Rows):
             "dtype": short(tensor.dtype),
         }
         kind["weight"] = isinstance(tensor, torch.nn.Parameter)
+        kind["carried"] = self.carried(name, tensor)
         kind.update(constant=constant(tensor), bytes=tensor.numel() * tensor.element_size())
         self._writer.row({**kind, "shape": list(tensor.shape)})
         if not (self._light and self._step) and not self._noise and not tensor.is_complex():
