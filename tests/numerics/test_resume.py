@@ -215,7 +215,9 @@ def test_a_folder_is_copied_but_for_what_is_linked(tmp_path):
 def test_without_a_checkpoint_it_says_what_to_do():
     stopped = lines()[0]
     with pytest.raises(ReefwatchError, match="--stop-after"):
-        resume._stop(resume.Line("stopped", stopped.states, (), (), 0, Path()), resume.Asked(("a",)))
+        resume._stop(
+            resume.Line("stopped", stopped.states, (), (), 0, Path()), resume.Asked(("a",))
+        )
     with pytest.raises(ReefwatchError, match="no optimizer"):
         resume._stop(resume.Line("stopped", {}, (), (), 0, Path()), resume.Asked(("a",)))
 
