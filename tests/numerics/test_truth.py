@@ -133,3 +133,22 @@ def test_a_second_run_tells_what_stays_from_what_was_of_the_moment(tmp_path):
     told = why(once)
     assert "it was right: of the moment" in told
     assert "wrong in another way" in why(drifting)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_all_in_16_bits_holds(dtype, tmp_path):
+    """Some CPU kernels round statistics and factors to 16 bits before they use them."""
+    torch.manual_seed(0)
+    nn = torch.nn
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(800, 4))
+    model = model.to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+
+    def step():
+        loss = model(torch.randn(4, 3, 12, 12).to(dtype)).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    report = watched(step, tmp_path)
+    assert [f.message for o in numerics(report).values() for f in o.findings] == []
