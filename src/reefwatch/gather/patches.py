@@ -195,7 +195,7 @@ class _Function:
         self._after = after
         functools.update_wrapper(self, patch.original)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         return type(self._patch.original)  # `isinstance` and `inspect` take it for the function
 
