@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from reefwatch.core.errors import Breach
-from reefwatch.core.fact import Unknown
+from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.core.ports import Referee, Sink
 from reefwatch.gather import environment, forks, patches, totals
 from reefwatch.gather.budget import Scheduler
@@ -100,6 +100,8 @@ class Watch:
         forks.watches.add(self)
         self._gate.fact("env.torch", Unknown("torch was not imported by the script"))
         self._gate.fact("run.steps", Unknown("no step was seen"))
+        none = Evidence("trainer.asked", False, source="no trainer told what it was asked for")
+        self._gate.fact("trainer.asked", none)
         self._import.start()
 
     def stop(self, exit: Mapping[str, Any] | None = None) -> None:

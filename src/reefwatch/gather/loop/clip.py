@@ -69,7 +69,8 @@ class Clip(Instrument):
             return
         sink = self._tools.sink
         if not self._wanted():
-            sink.fact(self.name, Unknown("no trainer was asked to clip gradients"))
+            why = "no trainer was asked to clip gradients"
+            sink.fact(self.name, Evidence(self.name, False, source=why))
         elif not self._rows:
             sink.fact(self.name, Unknown("no update was seen whose gradients could be read"))
         else:

@@ -54,6 +54,7 @@ def examine(
     import torch
 
     memory = Memory()
+    memory.fact("trainer.asked", Evidence("trainer.asked", False, source="a step alone"))
     options: dict[str, Any] = {"claim": claim} if claim else {}
     if replay is not None:
         options["replay"] = replay
