@@ -86,3 +86,10 @@ def doubled(x_ptr, out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 def strided(x_ptr, out_ptr, n):
     for i in range(tl.program_id(0), n, tl.num_programs(0)):
         tl.store(out_ptr + i, tl.load(x_ptr + i) + tl.num_programs(1))
+
+
+@triton.jit
+def by_address(table_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    there = tl.load(table_ptr + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr + i, tl.load(there + i))

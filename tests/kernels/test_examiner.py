@@ -192,6 +192,18 @@ def test_device_print_is_not_checked_and_the_interpreter_stands_in(examined: Any
     assert row["subjects"]["gfx1100"]["reason"]
 
 
+def test_addresses_in_a_tensor_are_not_checked_and_are_no_fault(examined: Any) -> None:
+    def work() -> None:
+        x, out = torch.randn(64, device="cuda"), torch.zeros(64, device="cuda")
+        p.by_address[(1,)](torch.tensor([x.data_ptr()], device="cuda"), out, BLOCK=64)
+        assert torch.equal(out, x)
+
+    record = examined(work)
+    assert verdicts(record) == {"gfx1100": Verdict.UNPROVEN}
+    assert "addresses of real memory" in rows(record)[0]["subjects"]["gfx1100"]["reason"]
+    assert outcome(record, "KERN002").verdict is not Verdict.BROKEN
+
+
 def test_a_grid_that_is_too_large(examined: Any) -> None:
     record = examined(adding(n=1000, block=4), workgroups=100)
     (said,) = judge.verdicts(Case(record))

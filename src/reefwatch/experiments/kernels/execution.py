@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from reefwatch import isa
 from reefwatch.experiments.kernels.driver import Compiled
 from reefwatch.gather.kernels.arguments import Arguments
 from reefwatch.isa.launch import MAX_WORKGROUPS
+
+_NEAR = 1 << 30
+"""Bytes from an address that a tensor holds within which a program is taken to follow it."""
 
 
 @dataclass
@@ -58,6 +62,9 @@ def run(
     if result.refused:
         return Ran("refused", refusals(result.refused), seconds=seconds)
     reports = [vars(report).copy() for report in result.reports]
+    if _follows_addresses(reports, arguments):
+        why = "not modelled: addresses of real memory that the kernel reads from a tensor"
+        return Ran("refused", why, seconds=seconds)
     ran = Ran(
         "stopped" if result.stopped else "ran",
         result.stopped,
@@ -68,6 +75,18 @@ def run(
     )
     ran.waves = int(getattr(result.counts, "wave_instructions", 0))
     return ran
+
+
+def _follows_addresses(reports: Sequence[dict[str, Any]], arguments: Arguments) -> bool:
+    """Did the program go to an address that a tensor of i64 holds?"""
+    told = [re.search(r"0x([0-9a-f]+)", r["message"]) for r in reports if r["kind"] == "fault"]
+    gone = [int(found[1], 16) for found in told if found]
+    for buffer in arguments.buffers if gone else ():
+        if str(buffer.tensor.dtype) in ("torch.int64", "torch.uint64"):
+            held = buffer.memory[: buffer.nbytes // 8 * 8].view("<i8")
+            if any((abs(held - address) < _NEAR).any() for address in gone):
+                return True
+    return False
 
 
 def refusals(refused: Sequence[Any]) -> str:
