@@ -48,3 +48,15 @@ def test_runs_that_were_given_other_things_prove_nothing(tmp_path):
 def test_what_is_no_reference_is_one_line(tmp_path):
     with pytest.raises(UnreadableRecord, match="is no reference"):
         compare(recorded(tmp_path / "one"), tmp_path)
+
+
+def test_the_page_shows_map_curve_and_the_worst_element(tmp_path):
+    from reefwatch.show import html
+
+    one = recorded(tmp_path / "one")
+    report = compare(one, recorded(tmp_path / "two", lambda p: bank._eps(p, "net.1")))
+    page = html.render(report)
+    assert 'id="rw-parting"' in page and "Loss beside the reference&#39;s" in page
+    rows = [e.data for e in report.records[0].events if e.kind == "reference.row"]
+    row = next(r for r in rows if r["op"] == "aten.native_batch_norm.default" and r["value"])
+    assert len(row["index"]) == len(row["pair"]) * 2  # an element of four axes, on both sides
