@@ -70,13 +70,14 @@ def endless(size: int) -> Iterator[bytes]:
         yield b"loss=0.25 " * ((1 << 20) // 10)
 
 
-def timed(command: list[str]) -> tuple[float, float]:
-    """(seconds, MB of resident memory) of a command."""
+def timed(command: list[str]) -> tuple[float, float, float]:
+    """(seconds, seconds of the processor, MB of resident memory) of a command."""
     begun = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    return time.perf_counter() - begun, used.ru_maxrss * 1024 / 1e6
+    seconds = time.perf_counter() - begun
+    return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
 
 
 def measure(
@@ -94,9 +95,10 @@ def measure(
     }
     cells, met = [f"{name} | {path.stat().st_size / 1e9:.2f} GB"], True
     for what, command in commands.items():
-        seconds, memory = timed(command)
-        print(f"  {what}: {seconds:.1f} s, {memory:.0f} MB", file=sys.stderr)
-        cells.append(f"{seconds:.1f} s, {memory:.0f} MB")
+        seconds, busy, memory = timed(command)
+        said = f"{seconds:.1f} s ({busy:.1f} s of the processor), {memory:.0f} MB"
+        print(f"  {what}: {said}", file=sys.stderr)
+        cells.append(said)
         met = met and (what != "reefwatch triage" or memory * 1e6 <= LIMIT)
     path.unlink()
     return "| " + " | ".join(cells) + " |", met
@@ -109,7 +111,8 @@ def main() -> int:
     options.add_argument("--print", action="store_true", help="print only, write no result")
     given = options.parse_args()
     day, python = datetime.now(timezone.utc).date(), platform.python_version()
-    about = f"{day}, Python {python}, {os.cpu_count()} cores, warm file cache"
+    load = f"load {os.getloadavg()[0]:.0f} by others at the start"
+    about = f"{day}, Python {python}, {os.cpu_count()} cores, warm file cache, {load}"
     rows, all_met = [], True
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         for name, write in (

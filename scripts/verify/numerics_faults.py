@@ -263,8 +263,9 @@ def sites(step: Step) -> list[Site]:
 class Fault:
     """The kernel of one op replaced; what it gives of one shape is spoiled."""
 
-    def __init__(self, site: Site, kind: str, seed: int) -> None:
+    def __init__(self, site: Site, kind: str, seed: int, key: str = "CPU") -> None:
         self.site, self.kind, self.random = site, kind, random.Random(seed)
+        self.key = key
         self.spoil = KINDS[kind]()
         self.busy = self.changed = False
         """`changed`: true when any call gave something else for it."""
@@ -272,9 +273,9 @@ class Fault:
     def __enter__(self) -> Fault:
         _, name, overload = self.site.op.split(".")
         func = getattr(getattr(torch.ops.aten, name), overload)
-        self.kernel = torch.library.get_kernel(func, "CPU")
+        self.kernel = torch.library.get_kernel(func, self.key)
         self.library = torch.library.Library("aten", "IMPL")
-        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, self.key))
         state = self.random.getstate()
 
         def wrong(*args: Any, **kwargs: Any) -> Any:
@@ -295,7 +296,8 @@ class Fault:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.library.impl(f"{name}.{overload}" if overload != "default" else name, wrong, "CPU")
+            entry = f"{name}.{overload}" if overload != "default" else name
+            self.library.impl(entry, wrong, self.key)
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from numerics_faults import DTYPES, MODELS
+from numerics_models import MODELS as EVERY
 from torch import nn
 
 import reefwatch
@@ -28,16 +29,19 @@ from reefwatch.api import references
 from reefwatch.store.bundle import Bundle
 
 STEPS = 5
+EXAM = 60.0
 
 
 class Program:
     """A training loop with the places where a fault can be put."""
 
-    def __init__(self, name: str, dtype: str, seed: int = 0, device: str = "cpu") -> None:
+    def __init__(
+        self, name: str, dtype: str, seed: int = 0, device: str = "cpu", steps: int = STEPS
+    ) -> None:
         torch.manual_seed(seed)
         self.device = device
-        self.model, self.dtype = MODELS[name](), DTYPES[dtype]
-        batches = [self.model.batch() for _ in range(STEPS)]
+        self.model, self.dtype = EVERY[name](), DTYPES[dtype]
+        batches = [self.model.batch() for _ in range(steps)]
         self.model.to(device)
         self.batches = [tuple(part.to(device) for part in batch) for batch in batches]
         self.settings: dict[str, Any] = {"lr": 1e-2, "momentum": 0.9, "weight_decay": 1e-2}
@@ -157,7 +161,7 @@ def watched(program: Program, folder: Path, noise: int = 0, **asked: Any) -> Any
     """The report of a watched run."""
     with tempfile.TemporaryDirectory() as out, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        watch = reefwatch.watch(exam=60, budget=0, out=out, **asked)
+        watch = reefwatch.watch(exam=EXAM, budget=0, out=out, **asked)
         watch._settings = replace(watch._settings, noise=noise)
         with watch:
             program.run()

@@ -5,9 +5,11 @@
    to be silent.
 2. Real models (ResNet-50, ViT-B, LLaMA, a diffusion UNet) against counts made by other means.
 3. The CUDA policy replayed: what it predicts for them, and its check by replaying the CPU's own.
-4. What an examined step costs.
+4. Faults that are flags, kernel names, the attention gate: scripts of their own.
+5. What an examined step costs.
 
-Prints tables in Markdown.
+Prints tables in Markdown. Several parts run side by side, each in a process of its own; no bar of
+theirs is a time. The cost comes last, alone.
 
     python scripts/verify/precision.py [--seed N] [--models mlp,cnn] [--parts faults,counts]
 """
@@ -28,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import precision_counts
 import precision_faults
+import precision_flags
 import precision_real
 import precision_replay
 from precision_faults import EFFECT, FAULT_LINES, FAULTS, FOUND_BY, Outer, is_site, plant
@@ -39,10 +42,12 @@ from reefwatch.gather.precision.examine import examine
 from reefwatch.judge.engine import judge, load
 
 HERE = Path(__file__).parent
+LAST_LINE = "Bars missed: "
 FOUND, LOCATED, MUTANTS = 0.97, 0.92, 300
 LAST = ("out", "head", "leave", "lm_head")
 """Modules whose result goes into the loss alone, where an upcast is what a loss wants."""
-PARTS = ("faults", "counts", "replay", "cost")
+PARTS = ("faults", "flags", "counts", "replay", "names", "gates", "cost")
+SCRIPTS = {"names": "precision_names.py", "gates": "precision_gates.py"}
 
 
 @dataclass
@@ -53,6 +58,7 @@ class Tally:
     idle: int = 0
     examined: int = 0
     unseen_found: int = 0
+    unseen_line: int = 0
     found: int = 0
     module: int = 0
     line: int = 0
@@ -105,11 +111,12 @@ def count(tally: Tally, site: str, findings: tuple[Finding, ...], record: Record
     products = [row for row in rows if row["kind"] in ("matmul", "conv")]
     seen = any(row["module"] == site and row["phase"] == "forward" for row in products)
     tally.examined += seen
-    tally.unseen_found += bool(findings) and not seen
-    if not seen:
-        return
     ours = [f for f in findings if f.place.file in (precision_faults.__file__, "")]
     here = [finding for finding in ours if finding.place.module == site]
+    if not seen:
+        tally.unseen_found += bool(ours)
+        tally.unseen_line += any(finding.place.line in FAULT_LINES for finding in here)
+        return
     tally.found += bool(ours)
     tally.module += bool(here)
     tally.line += any(finding.place.line in FAULT_LINES for finding in here)
@@ -146,7 +153,8 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
     """The section of the page, and the bars that were missed."""
     tallies, healthy = matrix(names)
     head = (
-        "fault|mutants|no effect there|examined|found|right module|right line|not examined, found"
+        "fault|mutants|no effect there|examined|found|right module|right line|"
+        "not examined, found|of these with their line"
     )
     head = head.split("|")
     rows = []
@@ -155,7 +163,7 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
         rows.append([fault, *(str(n) for n in _sums(cells))])
     whole = list(tallies.values())
     rows.append(["all", *(str(n) for n in _sums(whole))])
-    mutants, _, examined, found, _, line, beside = _sums(whole)
+    mutants, _, examined, found, _, line, beside, placed = _sums(whole)
     by_model = [
         [name, *(str(n) for n in _sums([t for (m, _), t in tallies.items() if m == name]))]
         for name in names
@@ -184,11 +192,11 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
             f"{examined / max(1, mutants):.1%}; of these {found / max(1, examined):.1%} were found "
             f"and {line / max(1, examined):.1%} located to the line. What another thread runs is "
             f"not examined; {beside} of the {mutants - examined} others were found by their "
-            "backward, without a place.",
+            f"backward, {placed} of them with the module and the line that took their result.",
             "\nHealthy twins, findings of these kinds:\n",
             *(f"- {name}: {'; '.join(said) if said else 'none'}" for name, said in healthy.items()),
             "\nExamined and missed: " + ("; ".join(lost) if lost else "none"),
-            "\nNot planted here: TF32 and fp16 accumulation are flags of a GPU's libraries.\n",
+            "\nTF32 and fp16 accumulation are flags: see below.\n",
         ]
     )
     return text, missed
@@ -196,6 +204,7 @@ def faults(names: list[str]) -> tuple[str, list[str]]:
 
 def _sums(cells: list[Tally]) -> tuple[int, ...]:
     names = ("sites", "idle", "examined", "found", "module", "line", "unseen_found")
+    names += ("unseen_line",)
     return tuple(sum(getattr(cell, name) for cell in cells) for name in names)
 
 
@@ -212,6 +221,32 @@ def cost() -> tuple[str, list[str]]:
     return f"## What an examined step costs\n\n```text\n{done.stdout.strip()}\n```\n", missed
 
 
+def own(script: str) -> tuple[str, list[str]]:
+    """A part that is a script: its output, and a word when a bar was missed."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / script)], stdout=subprocess.PIPE, text=True, check=False
+    )
+    return done.stdout, [f"{script}: see its table"] if done.returncode else []
+
+
+def beside(parts: list[str], asked: argparse.Namespace) -> list[str]:
+    """Run parts side by side, print them in their order; the bars that were missed."""
+    begun = []
+    for part in parts:
+        words = ["--parts", part, "--seed", str(asked.seed), "--models", asked.models]
+        command = [sys.executable, __file__, *words, "--device", asked.device]
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    missed: list[str] = []
+    for part, process in zip(parts, begun, strict=True):
+        text = process.communicate()[0].strip()
+        body, _, last = text.rpartition("\n")
+        if not last.startswith(LAST_LINE):
+            body, last = text, f"{LAST_LINE}{part} failed"
+        print(body.partition("\n")[2].strip() + "\n", flush=True)
+        missed += [said for said in last.removeprefix(LAST_LINE).split("; ") if said != "none"]
+    return missed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=int(time.time()))
@@ -224,7 +259,11 @@ def main() -> int:
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, CPU, one thread, seed {asked.seed}.\n")
     missed: list[str] = []
-    for part in asked.parts.split(","):
+    parts = asked.parts.split(",")
+    if len(parts) > 1:
+        missed += beside([part for part in parts if part != "cost"], asked)
+        parts = [part for part in parts if part == "cost"]
+    for part in parts:
         began = time.monotonic()
         if part == "faults":
             text, wrong = faults(asked.models.split(","))
@@ -236,12 +275,16 @@ def main() -> int:
                 wrong.append(f"{' and '.join(precision_real.LEFT_OUT)} not installed")
         elif part == "replay":
             text, wrong = precision_replay.replay(list(precision_real.REAL))
+        elif part == "flags":
+            text, wrong = precision_flags.flags(asked.device)
+        elif part in SCRIPTS:
+            text, wrong = own(SCRIPTS[part])
         else:
             text, wrong = cost()
         print(text, flush=True)
         print(f"{part}: {time.monotonic() - began:.0f} s", file=sys.stderr)
         missed += wrong
-    print("Bars missed: " + ("; ".join(missed) if missed else "none"))
+    print(LAST_LINE + ("; ".join(missed) if missed else "none"))
     return 1 if missed else 0
 
 

@@ -22,6 +22,7 @@ from reefwatch.gather.machine.replay import CapturedHost
 from reefwatch.shell import cli
 from reefwatch.store import capture
 from reefwatch.store.scrub import Scrubber
+from tests.machine import synthetic
 from tests.machine.machines import NODES, SITE, desktop, node, write
 
 SCHEMA = Path(__file__).parents[2] / "src/reefwatch/show/schema/report-1.schema.json"
@@ -72,7 +73,13 @@ def test_the_json_is_of_the_one_schema_and_holds_the_inventory(here: Path, capsy
         (["--data", "nowhere.toml"], "cannot read nowhere.toml"),
         (["--data", "bad.toml"], "bad.toml is no TOML"),
         (["--data", "strange.toml"], "there is no table 'cards'"),
-        (["--data", "flat.toml"], "stands where a table should"),
+        (["--data", "flat.toml"], "gpus is no table"),
+        (["--data", "slip.toml"], "near: gpu"),
+        (["--data", "field.toml"], "gpus.gpu, row 1: there is no 'archs' in the shipped table"),
+        (["--data", "short.toml"], "gpus.gpu, row 1 is new and lacks"),
+        (["--data", "kind.toml"], "vram_gib is text, and the shipped one a number"),
+        (["--data", "one.toml"], "write [[gpus.gpu]]"),
+        (["--data", "flat.toml", "--port", "."], "--data goes with"),
         (["--root", "bad.toml"], "no captured machine"),
         (["--port", "nowhere"], "there is no nowhere"),
         (["--uses", "Voodoo 2"], "no card of the table"),
@@ -88,6 +95,12 @@ def test_wrong_use_is_told_in_one_line(
     (here / "bad.toml").write_bytes(b"[[[ \xff")
     (here / "strange.toml").write_text("[cards]\na = 1\n")
     (here / "flat.toml").write_text("gpus = 3\n")
+    (here / "slip.toml").write_text('[[gpus.gpus]]\nname = "X"\n')
+    card = '[[gpus.gpu]]\nname = "AMD Radeon RX 7900 XTX"\n'
+    (here / "field.toml").write_text(card + 'archs = "gfx1100"\n')
+    (here / "kind.toml").write_text(card + 'vram_gib = "24"\n')
+    (here / "short.toml").write_text('[[gpus.gpu]]\nname = "X"\n')
+    (here / "one.toml").write_text('[gpus.gpu]\nname = "X"\n')
     code, out, err = run(capsys, *words)
     assert code == 2 and not out
     assert said in err and err.count("\n") == 1 and "fault of reefwatch" not in err
@@ -149,6 +162,50 @@ def test_a_capture_tells_no_names(tmp_path: Path) -> None:
         assert word not in told.lower()
     assert "iommu=pt" in told and "unique_id 1" in told
     assert "GPU-0000000000000001" in told  # the variable still names the card
+
+
+def test_rows_of_ones_own_are_laid_over(here: Path, capsys: Any) -> None:
+    (here / "own.toml").write_text(
+        '[[gpus.gpu]]\nname = "AMD Radeon RX 7900 XTX"\nvram_gib = 25\n'
+        '[[gpus.gpu]]\nname = "AMD Radeon X"\narch = "gfx1100"\npci = []\nvram_gib = 1\ncu = 1\n'
+        "apu = false\nofficial_core_sdk = false\n"
+        '[gpus.arch.gfx1300]\nfamily = "RDNA 6"\n'
+    )
+    code, out, _ = run(capsys, "--uses", "Radeon X", "--data", "own.toml")
+    assert code == 0 and "AMD Radeon X" in out
+    (here / "use.toml").write_text(
+        '[[machine.suitability]]\ngfx = ["gfx1100"]\nuse = "inference"\nworks = "ours"\n'
+        'expect = ""\navoid = ""\nsource = "a run of ours"\n'
+    )
+    code, out, _ = run(capsys, "--uses", "gfx1100", "--data", "use.toml")
+    assert code == 0 and "works   ours" in out and "LoRA" in out  # the other uses are still ours
+
+
+def test_a_capture_keeps_no_folder_of_a_project(tmp_path: Path) -> None:
+    where = "/data/projectzeta"
+    files = desktop(
+        environ={
+            "TRITON_CACHE_DIR": f"{where}/triton", "MIOPEN_USER_DB_PATH": f"{where}/db",
+            "LD_LIBRARY_PATH": f"{where}/lib:/opt/rocm-6.2.0/lib:{where}/lib/more",
+        },
+        process={
+            "folders": {"miopen database": {"path": f"{where}/db", "disk": "nfs4"}},
+            "python": {"version": "3.12.3", "executable": f"{where}/venv/bin/python",
+                       "sites": ["/" + SITE]},
+        },
+        **{f"{where[1:]}/lib/libamdhip64.so.6": ""},
+    )  # fmt: skip
+    first, again = captured(files, tmp_path)
+    told = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert not [
+        path for path in told if "projectzeta" in f"{path} {path.read_text(errors='replace')}"
+    ]
+    named = again["machine.variables"].value
+    assert named["LD_LIBRARY_PATH"]["value"].split(":")[1] == "/opt/rocm-6.2.0/lib"
+    assert [copy["where"] for copy in again["machine.rocm"].value] == [
+        copy["where"] for copy in first["machine.rocm"].value
+    ]
+    assert again["machine.folders"].value["miopen database"]["disk"] == "nfs4"
 
 
 def test_a_capture_is_not_written_over(tmp_path: Path) -> None:
@@ -232,3 +289,24 @@ def test_doctor_loads_neither_torch_nor_rich(here: Path) -> None:
     code = "from reefwatch.shell import cli; cli.main(['doctor', '--json'])"
     os.environ.setdefault("HOME", "/root")
     assert not {name.partition(".")[0] for name in modules(code)} & HEAVY
+
+
+@pytest.mark.parametrize("name", sorted(synthetic.MACHINES))
+def test_a_capture_of_a_tree_of_links_gives_the_same_cards(name: str, tmp_path: Path) -> None:
+    made = synthetic.MACHINES[name]()
+    if "capture.json" not in made.files:
+        made.capture()
+    loaded = tables.load()
+    host = CapturedHost(made.write(tmp_path / "m"))
+    recording = RecordingHost(host, loaded)
+    first = inventory.take(host, loaded)
+    inventory.take(recording, loaded)
+    capture.write(tmp_path / "copy", recording.entries("0"), Scrubber())
+    again = inventory.take(CapturedHost(tmp_path / "copy"), loaded)
+    for fact in ("gpus", "cards", "shown", "other_gpus", "kind", "hidden_nodes"):
+        before, after = first[f"machine.{fact}"], again[f"machine.{fact}"]
+        plain = [json.loads(json.dumps(getattr(one, "value", str(one)))) for one in (before, after)]
+        for rows in plain if fact == "gpus" and isinstance(plain[0], list) else ():
+            for row in rows:
+                row.pop("unique_id")  # a serial number is a number in the capture
+        assert plain[0] == plain[1], fact

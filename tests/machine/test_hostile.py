@@ -17,6 +17,7 @@ from reefwatch.api import machine
 from reefwatch.core.finding import Verdict
 from reefwatch.show import json as as_json
 from reefwatch.show import machine as as_text
+from tests.machine import synthetic
 from tests.machine.machines import desktop, write
 
 TREES = Path(__file__).parents[1] / "data" / "sysfs"
@@ -116,6 +117,25 @@ def machine_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(seed=damages(400))
 def test_a_damaged_machine_is_told(machine_tree: Path, seed: list[tuple[int, str, bytes]]) -> None:
     check(machine_tree, seed)
+
+
+@pytest.mark.parametrize("name", ["two_navi_igpu", "mi300x_cpx_nps4", "sriov_host"])
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(seed=damages(400), links=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99))))
+def test_a_damaged_tree_of_links_is_told(name: str, seed: Any, links: Any) -> None:
+    """Links led astray: to others, to themselves, out of the tree."""
+    with tempfile.TemporaryDirectory() as made:
+        root = synthetic.MACHINES[name]().write(Path(made) / "tree")
+        found = sorted(path for path in root.rglob("*") if path.is_symlink())
+        for one, other in links[:6]:
+            path = found[one % len(found)]
+            path.unlink()
+            target = [found[other % len(found)], path, Path("/"), Path("../../.."), root][other % 5]
+            path.symlink_to(target)
+        files = paths(root)
+        for number, how, content in seed:
+            damage(files[number % len(files)], how, content)
+        look(root)
 
 
 values = st.recursive(

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from reefwatch.api import machine
 from reefwatch.core.fact import Evidence, Unknown
+from reefwatch.core.finding import Verdict
 from reefwatch.data import tables
 from reefwatch.gather.machine import inventory
 from reefwatch.gather.machine.replay import CapturedHost
+from tests.machine import synthetic
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,3 +65,53 @@ def test_a_tree_gives_its_inventory(tree: str) -> None:
         assert set(found) == set(row)
         for key, value in row.items():
             same(found[key], value, f"{tree} {found['slot']} {key}")
+
+
+def test_every_synthetic_machine_has_an_inventory() -> None:
+    written = sorted(path.stem for path in (DATA / "machine/synthetic").glob("*.toml"))
+    assert written == sorted(synthetic.MACHINES)
+
+
+@pytest.mark.parametrize("name", sorted(synthetic.MACHINES))
+def test_a_machine_that_nobody_captured_gives_its_inventory(name: str, tmp_path: Path) -> None:
+    wanted = tomllib.loads((DATA / "machine/synthetic" / f"{name}.toml").read_text())
+    facts = inventory.take(CapturedHost(synthetic.MACHINES[name]().write(tmp_path / name)),
+                           tables.load())  # fmt: skip
+    rows = wanted.pop("gpu", [])
+    for key, value in wanted.items():
+        fact = facts[f"machine.{key}"]
+        found: Any = {"unknown": fact.reason} if isinstance(fact, Unknown) else fact.value
+        if key == "hidden_nodes":
+            found = [row["node"] for row in found]
+        same(found, value, f"{name} {key}")
+    gpus = facts["machine.gpus"]
+    if isinstance(gpus, Unknown):
+        assert not rows
+        return
+    assert len(gpus.value) == len(rows)  # type: ignore[arg-type]
+    for gpu, row in zip(gpus.value, rows, strict=True):  # type: ignore[arg-type]
+        for key, value in row.items():
+            same(gpu[key], value, f"{name} {gpu['slot']} {key}")  # type: ignore[index]
+
+
+JUDGED = {
+    "vfio_beside_a_card": set(),
+    "amd_and_nvidia": set(),
+    "container_without_kfd": {"MACH010"},
+    "polaris": {"MACH040", "MACH044"},
+    "sriov_host": {"MACH020"},
+    "sriov_guest": set(),
+    "strix_halo": {"MACH022"},
+    "two_navi_igpu": {"MACH031"},
+    "kfd_without_drm": {"MACH011"},
+    "mi300x_cpx_nps4": set(),
+    "wsl2": set(),
+    "raven_apu": set(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(synthetic.MACHINES))
+def test_what_is_wrong_with_it_is_told_and_nothing_else(name: str, tmp_path: Path) -> None:
+    report = machine.doctor(root=synthetic.MACHINES[name]().write(tmp_path / name))
+    bad = (Verdict.BROKEN, Verdict.ERRORED)
+    assert {one.code for one in report.outcomes if one.verdict in bad} == JUDGED[name]

@@ -422,7 +422,14 @@ def test_run_locked(tmp_path):
 
     quiet = ("run", "--quiet", "--out", "out")
     assert call("lock") == 0
+    made = (tmp_path / "reefwatch.lock").read_bytes()
+    assert call("lock") == 2  # one that is there is not written over in silence
+    assert (tmp_path / "reefwatch.lock").read_bytes() == made
+    assert call("lock", "--update") == 0
+    assert call("lock", "--check", "--update") == 2
+    (tmp_path / "frozen.toml").write_bytes(made)
     assert call("lock", "--check") == 0
+    assert call(*quiet, "--locked", "frozen.toml", "use.py", str(library)) == 0
     assert call(*quiet, "--locked", "use.py", str(library)) == 0
     assert call(*quiet, "--locked", "reefwatch.lock", "replace.py", str(library)) == 3
     report = json.loads((tmp_path / "out/report.json").read_text())

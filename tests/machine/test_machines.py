@@ -19,6 +19,10 @@ def doctor(root: Path, files: Any, links: Any = None) -> Report:
     return machine.doctor(root=write(root / "m", files, links or {}))
 
 
+def _told(report: Report, code: str) -> Outcome:
+    return next(one for one in report.outcomes if one.code == code)
+
+
 def gpus(report: Report) -> list[dict[str, Any]]:
     return report.records[0].facts["machine.gpus"].value  # type: ignore
 
@@ -321,6 +325,44 @@ def test_a_users_rows_lie_over_the_tables(tmp_path: Path) -> None:
     report = machine.doctor(root=root, data=own)
     assert (gpus(report)[0]["name"], gpus(report)[0]["gfx"]) == ("A New Card", "gfx1300")
     assert gpus(report)[0]["wavefront"] == 32
+
+
+def test_a_revision_that_no_row_has_names_no_card(tmp_path: Path) -> None:
+    files = {f"sys/class/drm/card0/device/{n}": t
+             for n, t in card("0000:03:00.0", "1002:7340", revision="0xc1").items()}  # fmt: skip
+    (gpu,) = gpus(doctor(tmp_path, files))
+    assert gpu["name"]["candidates"] == ["AMD Radeon RX 5500 XT"] and "c1" in gpu["name"]["unknown"]
+    files["sys/class/drm/card0/device/revision"] = "0xc5\n"
+    (gpu,) = gpus(machine.doctor(root=write(tmp_path / "c5", files)))
+    assert gpu["name"] == "AMD Radeon RX 5500 XT"
+
+
+def test_a_card_without_a_slot_is_listed_once(tmp_path: Path) -> None:
+    """A copied tree has lost the link of DRM's card: the function of the bus is the same card."""
+    pci = "sys/bus/pci/devices/0000:03:00.0"
+    files = {"sys/class/drm/card0/device/vendor": "0x1002\n",
+             "sys/class/drm/card0/device/device": "0x744c\n",
+             f"{pci}/class": "0x030000\n", f"{pci}/revision": "0xc8\n",
+             f"{pci}/uevent": "DRIVER=amdgpu\nPCI_ID=1002:744C\n"}  # fmt: skip
+    (gpu,) = gpus(doctor(tmp_path, files))
+    assert (gpu["slot"], gpu["card"], gpu["driver"]) == ("0000:03:00.0", "card0", "amdgpu")
+
+
+def test_a_driver_is_missing_only_where_it_could_be_seen(tmp_path: Path) -> None:
+    pci = "sys/bus/pci/devices/0000:03:00.0"
+    ids = {f"{pci}/vendor": "0x1002\n", f"{pci}/device": "0x744c\n", f"{pci}/class": "0x030000\n"}
+    report = doctor(tmp_path / "a", ids)
+    assert _told(report, "MACH020").verdict is Verdict.UNPROVEN
+    told = {**ids, f"{pci}/uevent": "PCI_CLASS=30000\nPCI_ID=1002:744C\n"}
+    assert _told(doctor(tmp_path / "b", told), "MACH020").verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("where", ["", "sys", ".."])
+def test_a_tree_is_found_around_and_within(where: str, tmp_path: Path) -> None:
+    root = write(tmp_path / "m" / "tree", desktop())
+    report = machine.doctor(root=root / where if where != ".." else root.parent)
+    assert len(gpus(report)) == 1 and not report.remarks
+    assert "nothing of a machine" in machine.doctor(root=tmp_path).remarks[0]
 
 
 def test_an_old_kernel_joins_by_the_render_node(tmp_path: Path) -> None:

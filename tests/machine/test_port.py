@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reefwatch.api import machine
 from reefwatch.core.finding import Verdict
+from reefwatch.gather.machine.port import scan
 from reefwatch.shell import cli
 
 PLACES: tuple[tuple[str, str, str], ...] = (
@@ -47,7 +51,108 @@ PLACES: tuple[tuple[str, str, str], ...] = (
     ("MACH110", "run.sh", "docker run --gpus all image"),
     ("MACH111", "a.py", "x = w.to(torch.float8_e4m3fn)"),
     ("MACH112", "a.py", "model.to('hip')"),
+    ("MACH101", "a.py", "v = getattr(torch.version, 'cuda', None)"),
+    ("MACH101", "a.py", "if ready and torch.version.cuda: pass"),
+    ("MACH102", "k.cu", "  unsigned b = __ballot_sync(0xffffffffu, v > 0);"),
+    ("MACH102", "k.cu", "  __syncwarp(0xFFFFFFFF);"),
+    ("MACH102", "k.cu", "constexpr int kWarpSize = 32;"),
+    ("MACH102", "k.cu", "static constexpr auto WarpSize = 32;"),
+    ("MACH102", "k.cu", "#define WARP 32"),
+    ("MACH102", "k.cu", "enum { THREADS_PER_WARP = 32 };"),
+    ("MACH102", "k.cu", "#define FULL_MASK 0xffffffff"),
+    ("MACH102", "k.cu", "  int n = __popc(__ballot_sync(mask, keep));"),
+    ("MACH102", "k.cu", "  uint32_t votes = __ballot_sync(mask, keep);"),
+    ("MACH102", "k.cu", "  int lane = tid & 31;"),
+    ("MACH102", "k.cu", "  int lane = linear & 0x1f;"),
+    ("MACH102", "k.cu", "  const int warp_id = tid >> 5;"),
+    ("MACH102", "k.cu", "  constexpr int warps = threads / 32;"),
+    ("MACH102", "k.cu", "  for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(m, v, o);"),
+    ("MACH102", "k.cu", "  for (int o = 32 / 2; o; o /= 2)"),
+    ("MACH102", "k.cu", "  int lane_id = threadIdx.x & (32 - 1);"),
+    ("MACH102", "k.cu", "__global__ void k() { const unsigned full = 0xffffffffu; }"),
+    ("MACH102", "k.cu", "__device__ int f() { unsigned mask = 0xffffffff; return 0; }"),
+    ("MACH102", "k.cu", "  using Reduce = cub::WarpReduce<float, 32>;"),
+    ("MACH102", "a.py", "WARP_SIZE = 32"),
+    ("MACH102", "a.py", "WARP = tl.constexpr(32)"),
+    ("MACH102", "a.py", "def launch(x, warp_size=32): pass"),
+    ("MACH102", "a.py", "threads = num_warps * 32"),
+    ("MACH102", "a.py", "k = load('__global__ void k(){ int lane = threadIdx.x & 31; }')"),
+    ("MACH103", "a.py", "torch.backends.cudnn.conv.fp32_precision = 'tf32'"),
+    ("MACH103", "k.cpp", "at::globalContext().setAllowTF32CuBLAS(allowTF32CuBLAS);"),
+    ("MACH104", "CMakeLists.txt", "project(ours LANGUAGES CXX CUDA)"),
+    ("MACH105", "setup.py", "setup(install_requires=['flash-attn>=2', 'torch'])"),
+    ("MACH105", "Dockerfile", "RUN pip install --no-cache-dir xformers==0.0.30"),
+    ("MACH106", "a.py", "os.system('nvidia-smi --query-gpu=name --format=csv')"),
+    ("MACH106", "Dockerfile", "RUN nvidia-smi"),
+    ("MACH107", "a.py", "import torch, cupy"),
+    ("MACH107", "a.py", "from cuda.bindings import driver"),
+    ("MACH108", "k.cu", "#if __CUDA_ARCH__ >= 800"),
+    ("MACH108", "a.py", "flags = ['arch=compute_90a,code=sm_90a']"),
+    ("MACH109", "k.cu", "#include <cuda/std/cassert>"),
+    (
+        "MACH109",
+        "a.py",
+        "y = tl.inline_asm_elementwise('tanh.approx.f32 $0, $1;', '=r,r', [x], tl.float32)",
+    ),
+    ("MACH110", "a.py", "subprocess.run(['docker', 'run', '--gpus', 'all', image])"),
 )
+GUARDED = {
+    "either": "gpu = torch.version.cuda or torch.version.hip\n",
+    "both told": "cuda, hip = torch.version.cuda, torch.version.hip\n",
+    "a test for ROCm": "if IS_ROCM:\n    x = 1\nelse:\n    v = torch.version.cuda\n",
+    "left before": "def f():\n    if is_hip():\n        return 64\n    WARP_SIZE = 32\n",
+    "a choice": "w = 64 if torch.version.hip else get_device_capability()[0]\n",
+    "try": "try:\n    import pynvml\n    pynvml.nvmlInit()\nexcept ImportError:\n    pass\n",
+    "try of any": "try:\n    from apex import amp\nexcept Exception as e:\n    amp = None\n",
+    "suppress": "with contextlib.suppress(ImportError):\n    import cupy\n",
+    "if": "if is_flash_attn_available():\n    from flash_attn import flash_attn_func\n",
+    "used if there": (
+        "try:\n    import pynvml\nexcept ImportError:\n    pynvml = None\n"
+        "def clocks():\n    return pynvml.nvmlDeviceGetClock(0) if pynvml else None\n"
+    ),
+    "for type checkers": "if TYPE_CHECKING:\n    import tensorrt\n",
+    "two of a kind": (
+        "def is_cuda():\n    return torch.version.cuda is not None\n"
+        "def is_hip():\n    return torch.version.hip is not None\n"
+    ),
+    "FNUZ too": "ok = x.dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz)\n",
+}
+"""Python that has looked at the place already."""
+WORDS = {
+    "a.py": (
+        '"""Run nvidia-smi and look at torch.version.cuda; import pycuda."""\n'
+        'd = "torch.version.cuda is in a string"\n'
+        "# if torch.version.cuda: import cupy\n"
+        'print(f"CUDA {torch.version.cuda}")\n'
+        'raise RuntimeError("this needs sm_80, see nvidia-smi")\n'
+        'parser.add_argument("--gpus", help="see nvidia-smi; TORCH_CUDA_ARCH_LIST")\n'
+        "torch.backends.cuda.matmul.allow_tf32 = False\n"
+        'torch.set_float32_matmul_precision("highest")\n'
+        "allow_tf32 = fast and True\n"
+        "tile = x.shape[0] // 32\n"
+        "from .cuda import stream\n"
+    ),
+    "k.cu.txt": "int lane = threadIdx.x % 32;\n",
+    "k.cpp": (
+        "// lane % 32, __shfl_sync(0xffffffff, v, 0)\n"
+        '/* #define WARP_SIZE 32\n   asm volatile("mov.u32") */\n'
+        'const char* s = "int lane = threadIdx.x % 32;";\n'
+        "#ifdef USE_ROCM\n#define WARP_SIZE 64\n#else\n#define WARP_SIZE 32\n#endif\n"
+        '__asm__ volatile("cpuid" : "=a"(a) : "a"(0));\n'
+        "int kNumWarps = 32; int tile = n / 32; unsigned white = 0xffffffff, mask = 0xffffffff;\n"
+    ),
+    "run.sh": (
+        "# nvidia-smi\npython train.py --gpus 4\n"
+        "if command -v nvidia-smi >/dev/null; then\n  nvidia-smi -L\nfi\n"
+    ),
+    "README.md": "pip install flash-attn; docker run --gpus all nvidia/cuda:12.1-devel\n",
+    "pyproject.toml": (
+        '[project]\nname = "flash-attn"\ndependencies = ["torch"]\n'
+        '[project.optional-dependencies]\ncuda = ["xformers", "cupy-cuda12x"]\n'
+    ),
+    "setup.py": 'PACKAGE = "xformers"\nsetup(name=PACKAGE, packages=["xformers"])\n',
+}
+"""Words of CUDA that ask for nothing."""
 PLAIN = {
     "a.py": (
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -89,6 +194,78 @@ def test_plain_use_of_torch_is_nothing(tmp_path: Path) -> None:
     for name, text in PLAIN.items():
         (tmp_path / name).write_text(text)
     assert broken(tmp_path) == {}
+
+
+@pytest.mark.parametrize("case", sorted(GUARDED))
+def test_what_was_looked_at_is_nothing(case: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(GUARDED[case])
+    assert broken(tmp_path) == {}
+    assert scan.scan(tmp_path).guarded
+
+
+@pytest.mark.parametrize("name", sorted(WORDS))
+def test_words_that_ask_for_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(WORDS[name])
+    assert broken(tmp_path) == {}
+
+
+def test_a_module_of_the_code_base_itself_is_no_import_of_cuda(tmp_path: Path) -> None:
+    (tmp_path / "flash_attn").mkdir()
+    (tmp_path / "flash_attn/__init__.py").write_text("")
+    (tmp_path / "flash_attn_interface.py").write_text("")
+    (tmp_path / "a.py").write_text("import flash_attn\nimport flash_attn_interface\nimport cupy\n")
+    (found,) = broken(tmp_path)["MACH107"]
+    assert found.place.line == 3
+
+
+def test_a_copy_of_cutlass_is_one_place(tmp_path: Path) -> None:
+    folder = tmp_path / "csrc/cutlass/include/cutlass"
+    folder.mkdir(parents=True)
+    (folder / "cutlass.h").write_text("#include <cute/tensor.hpp>\n")
+    (found,) = broken(tmp_path)["MACH109"]
+    assert "CUTLASS" in found.message
+
+
+def test_a_notebook_is_read_by_its_cells(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["nvidia-smi, torch.version.cuda\n"]},
+        {"cell_type": "code", "source": ["%time\n", "!nvidia-smi\n", "import torch\n",
+                                         "v = torch.version.cuda.split('.')"]},
+    ]  # fmt: skip
+    text = json.dumps({"cells": cells}, indent=1)
+    (tmp_path / "a.ipynb").write_text(text)
+    found = broken(tmp_path)
+    assert sorted(found) == ["MACH101", "MACH106"]
+    line = found["MACH101"][0].place.line
+    assert "torch.version.cuda.split" in text.splitlines()[line - 1]
+
+
+def test_what_no_python_reads_is_read_by_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print 'two'\nimport cupy\nv = torch.version.cuda\n")
+    (tmp_path / "deep.py").write_text("x = " + "-" * 20000 + "1\n" + "import cupy\n")
+    (tmp_path / "a.ipynb").write_text('{"cells": [1, {"cell_type": "code"}]}')
+    found = broken(tmp_path)
+    assert [f.place.line for f in found["MACH101"]] == [3]
+    assert len(found["MACH107"]) == 2
+
+
+_WORD = st.sampled_from(
+    [
+        *("torch.version.cuda", "import cupy", "if ", "try:", "#if", "#endif", "\n", "    ", '"'),
+        *("'", "(", "/*", "//", "\\", "asm(", "__shfl_sync(", "0xffffffff", "lane % 32", "{"),
+        *("}", "\0", "\u2028", "x = "),
+    ]
+)
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(st.lists(_WORD | st.text(max_size=6), max_size=40).map("".join))
+def test_no_text_is_too_odd(text: str) -> None:
+    for name in ("a.py", "a.ipynb", "a.cu", "a.sh", "requirements.txt", "pyproject.toml"):
+        for place in scan.places(Path(name), text, frozenset()):
+            assert 1 <= place.line <= text.count("\n") + 1 + len(text.splitlines())
+    cell = json.dumps({"cells": [{"cell_type": "code", "source": text}]})
+    assert all(place.line == 1 for place in scan.places(Path("a.ipynb"), cell, frozenset()))
 
 
 def test_other_peoples_code_is_left_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from reefwatch.core.errors import UsageError
 from reefwatch.core.finding import Verdict
 from reefwatch.core.report import ExitPolicy, Report, exit_code
 from reefwatch.gather.machine.replay import CapturedHost
+from reefwatch.shell import cli
 from reefwatch.show import json as as_json
 from tests.machine import bundles
 
@@ -76,3 +77,9 @@ def test_usage(folder):
         scan(folder, ["banana"])
     with pytest.raises(UsageError, match="--scan"):
         scan(folder / "gone", ["gfx1100"])
+
+
+def test_the_targets_of_each_file_are_told(folder, capsys):
+    assert cli.main(["doctor", "--scan", str(folder), "--gpu", "gfx1100"]) == 3
+    out = capsys.readouterr().out
+    assert "hip/a.so: gfx90a, gfx1100" in out and "cuda/b.so: sm_80" in out

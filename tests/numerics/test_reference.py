@@ -116,3 +116,70 @@ def test_what_follows_from_an_error_is_unproven_not_held(reference, tmp_path):
     told = {o.code: o.verdict.value for o in report.outcomes if o.code.startswith("REF")}
     assert told["REF002"] == "broken"
     assert told["REF003"] == told["REF004"] == "unproven"
+
+
+def rounding(tiny):
+    """A parameter half of whose gradient is zero; or, on another machine, rounding."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(32, 1, bias=False)
+    x = torch.randn(8, 32)
+    x[:, 16:] = 0
+    signs = torch.randn(16).numpy().copy()
+
+    def rounded(gradient):
+        kept = gradient.clone()
+        kept.numpy()[0, 16:] += signs * tiny  # past torch, as a kernel would
+        return kept
+
+    model.weight.register_hook(rounded)
+    return model, torch.optim.Adam(model.parameters(), 1e-2), x
+
+
+def trained(tiny, spoil=False, **asked):
+    model, optimizer, x = rounding(tiny)
+    watch = reefwatch.watch(exam=60, budget=0, **asked)
+    with watch:
+        for _ in range(4):
+            loss = (model(x) - 1).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if spoil:
+                model.weight.data[0, 3] += 1e-2
+    return watch.report
+
+
+def test_whole_steps_of_rounding_are_no_finding_and_other_steps_are(tmp_path):
+    place = tmp_path / "ref"
+    trained(0.0, record=place, out=tmp_path / "a")
+    head = place / "reference.json"
+    # as if recorded elsewhere: equal machines are held to equal bits
+    head.write_text(head.read_text().replace('"device"', '"was"'))
+    healthy = trained(1e-12, against=place, out=tmp_path / "b")
+    rows = [e.data for e in healthy.records[0].events if e.kind == "reference.row"]
+    parts = [row for row in rows if row["phase"] == "parameter"]
+    assert max(row["drift"] for row in parts) > 0
+    assert bank.told(healthy) == []
+    wrong = trained(1e-12, spoil=True, against=place, out=tmp_path / "c")
+    assert [code for code, *_ in bank.told(wrong)] == ["REF004"]
+
+
+def test_a_program_without_torch_leaves_no_part_of_a_reference(tmp_path):
+    script = tmp_path / "plain.py"
+    script.write_text("print(1)\n")
+    command = [sys.executable, "-m", "reefwatch", "run", "--quiet", "--out", str(tmp_path / "out")]
+    told = subprocess.run(
+        [*command, "--record", str(tmp_path / "ref"), str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout == "1\n" and told.returncode == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "plain.py"]
+
+
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
+    left = tmp_path / ".ref.999999999.part"
+    left.mkdir()
+    bank.watched(bank.Program("cnn", "fp32"), tmp_path / "out", record=tmp_path / "ref")
+    assert not left.exists() and (tmp_path / "ref").is_dir()

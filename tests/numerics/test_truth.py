@@ -105,3 +105,50 @@ def test_an_op_of_ones_own_is_unproven_by_name(tmp_path):
     fact = watched(step, tmp_path).records[0].fact("numerics.truth").value
     library._destroy()
     assert "reeftest::half has no second formula" in fact["unproven"]
+
+
+def test_a_second_run_tells_what_stays_from_what_was_of_the_moment(tmp_path):
+    def why(spoil):
+        step = bank.Step("transformer", "fp32", seed=5)
+        (site, *_) = [s for s in bank.sites(step) if s.op == "aten.addmm.default"]
+        with bank.Fault(site, "factor", seed=11) as fault:
+            fault.spoil = spoil
+            report = watched(step, tmp_path / spoil.__name__, steps=1)
+        assert fault.changed
+        (finding,) = [f for o in numerics(report).values() for f in o.findings][:1]
+        return finding.why
+
+    calls = []
+
+    def once(out, random):
+        calls.append(None)
+        if len(calls) == 1:
+            bank.factor(out, random)
+
+    def drifting(out, random):
+        calls.append(None)
+        out.mul_(1 + 0.01 * len(calls))
+
+    assert "wrong in the same bits" in why(bank.factor)
+    told = why(once)
+    assert "it was right: of the moment" in told
+    assert "wrong in another way" in why(drifting)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_all_in_16_bits_holds(dtype, tmp_path):
+    """Some CPU kernels round statistics and factors to 16 bits before they use them."""
+    torch.manual_seed(0)
+    nn = torch.nn
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(800, 4))
+    model = model.to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+
+    def step():
+        loss = model(torch.randn(4, 3, 12, 12).to(dtype)).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    report = watched(step, tmp_path)
+    assert [f.message for o in numerics(report).values() for f in o.findings] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from reefwatch import data
 from reefwatch.plan import cards, systems
 from reefwatch.plan.candidates import builds, number
+from reefwatch.plan.nearest import Offer, Releases, distance
 from reefwatch.plan.sets import ORDER, Conflict, Plan, Wishes
 from reefwatch.plan.solver import Tables, solve
 from reefwatch.show import plan as show
@@ -134,20 +136,29 @@ def test_what_rests_on_inference_says_so():
 
 CONFLICTS = """
 gpu=RX 5700 XT                      card     no kernels for gfx1010       on the CPU
-gpu=gfx1100 torch=2.13 python=3.9   python   Python 3.9                   with another torch
-gpu=gfx1100 torch=2.15              torch    no ROCm build                with another torch
-gpu=gfx1100 torch=3                 torch    in no table                  with another torch
-gpu=gfx1100 rocm=8   rocm   no build for ROCm 8   with another ROCm or channel
-gpu=gfx1201 torch=2.4               card     no kernels for gfx1201       with another torch
+gpu=gfx1100 torch=2.13 python=3.9   python   Python 3.9         with Python 3.10 in place of 3.9
+gpu=gfx1100 torch=2.15              torch    no ROCm build      with torch 2.14.1 in place of 2.15
+gpu=gfx1100 torch=3                 torch    in no table        with torch 2.14.1 in place of 3
+gpu=gfx1100 rocm=8   rocm   no build for ROCm 8   with ROCm 7.14 in place of 8
+gpu=gfx1100 torch=2.13 rocm=6.4  rocm  no build for ROCm 6.4  with ROCm 7.1 in place of 6.4
+gpu=gfx1100 torch=2.14 channel=amd rocm=7.14  rocm  no build  from the upstream channel
+gpu=gfx1201 torch=2.4               card   no kernels for gfx1201  with torch 2.7.1 in place of 2.4
 gpu=gfx1100 with=xformers           library  xformers does not work       without xformers
 gpu=gfx1100 with=vllm               library  brings a torch of its own    without vllm
 gpu=gfx1100 with=flash              library  in no table                  without flash
-gpu=gfx1100 rocm=10.1 with=bnb      library  no library for ROCm 10.1.0   without bnb
+gpu=gfx1100 rocm=10.1 with=bnb  library  for ROCm 10.1.0  with ROCm 10.0.0 in place of 10.1
 gpu=cpu with=bitsandbytes           library  for a GPU                    without bitsandbytes
-gpu=gfx1100 os=windows-11           system   only Linux                   on Ubuntu 24.04
+gpu=gfx1100 os=windows-11           system   only Linux                   on ubuntu-24.04
+gpu=gfx1100 os=ubunto-22.04         system   near: ubuntu-22.04           on ubuntu-22.04
+gpu=gfx1100 os=ubuntu-18.04         system   from Ubuntu 20.04            on ubuntu-20.04
+gpu=gfx1100 os=ubuntu-99.04         system   there is no Ubuntu 99.04     on ubuntu-26.04
+gpu=gfx1100 os=ubuntu-24.05         system   there is no Ubuntu 24.05     on ubuntu-26.04
+gpu=gfx1100 python=2.7              python   is no Python       with Python 3.12 in place of 2.7
+gpu=gfx1100 os=rhel-7               system   RHEL 7 is older              on rhel-8
 gpu=Arc A770                        card     is an Intel card             on the CPU
 gpu=banana                          card     in no table                  on the CPU
-gpu=RTX 4090 torch=2.12 with=vllm   library  no vllm that is known        without vllm
+gpu=RTX 4090 torch=2.12 with=vllm  library  no vllm that  with torch 2.13.0 in place of 2.12
+gpu=RTX 4090 torch=2.12 python=3.9  python   Python 3.9         with Python 3.10 in place of 3.9
 """
 """Wishes, the name of the conflict, what its words hold, what the nearest set gives up."""
 
@@ -163,6 +174,126 @@ def test_conflicts_have_names_and_neighbours(line):
     assert said.changed == changed
     assert said.nearest is not None
     assert f"nearest, {changed}:" in show.refusal({**vars(said), "nearest": said.nearest.plain()})
+
+
+@pytest.mark.parametrize(
+    ("wish", "offer", "far"),
+    [
+        (Wishes(torch="2.13"), Offer("2.13.0", "7.2", "amd", "", "", ()), (False, 0, 0)),
+        (Wishes(torch="2.15"), Offer("2.12.0", "7.2", "amd", "", "", ()), (False, 1, 3)),
+        (Wishes(torch="2.14.0"), Offer("2.14.1", "7.2", "amd", "", "", ()), (False, 1, 0)),
+        (Wishes(torch="2.13.0+rocm7.1"), Offer("2.13.0", "7.2", "", "", "", ()), (False, 1, 0)),
+        (Wishes(rocm="7.2"), Offer("2.13.0", "7.14", "amd", "", "", ()), (False, 1, 2)),
+        (Wishes(rocm="8"), Offer("2.13.0", "10.0.0", "amd", "", "", ()), (False, 1, 1)),
+        (Wishes(rocm="9.9", channel="amd"), Offer("2.13.0", "7.14", "", "", "", ()), (False, 2, 1)),
+        (Wishes(python="3.9"), Offer("2.13.0", "7.2", "", "3.11", "", ()), (False, 1, 2)),
+        (Wishes(libraries=("a", "b")), Offer("2.13.0", "7.2", "", "", "", ("b",)), (False, 1, 5)),
+        (Wishes(os="ubuntu-18.04"), Offer("2.13.0", "7.2", "", "", "ubuntu-20.04", ()),
+         (False, 1, 0)),
+        (Wishes(rocm="7.2"), Offer("2.13.0", "", "", "", "", (), on_cpu=True), (True, 0, 0)),
+    ],
+)  # fmt: skip
+def test_distance(wish, offer, far):
+    assert distance(wish, offer, Releases.of(TORCH)).key() == far
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wishes(gpu="gfx1100", torch="2.13", python="3.9"),
+        Wishes(gpu="gfx1201", torch="2.4", libraries=("bitsandbytes",)),
+        Wishes(gpu="gfx1100", rocm="10.1", libraries=("bitsandbytes", "xformers")),
+        Wishes(gpu="gfx1151", torch="2.6", rocm="7.0", python="3.9"),
+        Wishes(gpu="gfx1030", rocm="8", channel="amd", python="3.9"),
+    ],
+    ids=lambda wish: f"{wish.gpu} {wish.torch} {wish.rocm} {wish.python}",
+)
+def test_no_set_is_nearer_than_the_nearest(wish):
+    """Every build, Python and choice of libraries that the solver takes, against the one named."""
+    known = Releases.of(TORCH)
+    near = refused(**vars(wish)).nearest
+    assert near is not None
+    torch = next(pin for pin in near.pins if pin.name == "torch")
+    number_, _, rocm = torch.version.partition("+rocm")
+
+    def far(torch: str, rocm: str, channel: str, python: str, left: Any) -> Any:
+        return distance(wish, Offer(torch, rocm, channel, python, "", tuple(left)), known).key()
+
+    left = set(wish.libraries) - set(near.wishes.libraries)
+    channel = "upstream" if "download.pytorch.org" in near.index else "amd"
+    named = far(number_, rocm, channel, near.wishes.python, left)
+    tried = 0
+    for build in builds(TORCH):
+        for python in {wish.python, *build.python}:
+            for kept in itertools.chain.from_iterable(
+                itertools.combinations(wish.libraries, count)
+                for count in range(len(wish.libraries) + 1)
+            ):
+                away = set(wish.libraries) - set(kept)
+                other = far(build.torch, build.rocm, build.channel, python, away)
+                if other >= named:
+                    continue
+                tried += 1
+                exact = Wishes(gpu=wish.gpu, python=python, torch=build.torch + build.tag,
+                               channel=build.channel, libraries=kept)  # fmt: skip
+                assert isinstance(solve(exact, TABLES), Conflict), exact
+    assert tried
+
+
+def test_a_build_that_was_reported_to_fail_is_told_and_comes_last():
+    wish = {"gpu": "MI250", "torch": "2.12", "channel": "amd", "rocm": "7.14"}
+    plan = planned(**wish, python="3.13")
+    assert any("ROCm/pytorch issue 3518" in remark for remark in plan.remarks)
+    assert not any("3518" in remark for remark in planned(**wish, python="3.12").remarks)
+    free = planned(gpu="MI250", torch="2.12", python="3.13")
+    assert not any("3518" in remark for remark in free.remarks)
+
+
+def test_bitsandbytes_by_what_its_wheels_carry():
+    for gpu, rocm in (("gfx908", "7.2"), ("gfx1030", "6.4"), ("gfx1153", "7.0")):
+        plan = planned(gpu=gpu, rocm=rocm, libraries=("bitsandbytes",))
+        row = plan.row("bitsandbytes")
+        assert row is not None and row.value == "0.50.2"
+    said = refused(gpu="gfx90a", rocm="6.1", libraries=("bitsandbytes",))
+    assert "those for 6.4, 7.0" in said.words
+
+
+def test_the_nearest_system_is_one_that_is_listed():
+    near = refused(gpu="gfx1100", os="ubuntu-18.04").nearest
+    row = near.row("system") if near else None
+    assert row is not None and (row.value, row.confidence) == ("ubuntu-20.04", "sourced")
+
+
+@pytest.mark.parametrize(
+    "name", ["RTX4090", "RTX 4090", "geforce gtx1080ti", "H200", "NVIDIA A100"]
+)
+def test_nvidia_by_name(name):
+    assert planned(gpu=name, python="3.12").wishes.vendor == "nvidia"
+
+
+def test_the_index_of_an_nvidia_plan_is_named():
+    plan = planned(gpu="RTX 4090", python="3.12")
+    assert plan.index == "https://pypi.org/simple"
+    for kind in ("shell", "requirements", "dockerfile", "pyproject"):
+        assert "https://pypi.org/simple" in show.render(kind, plan.plain()), kind
+
+
+@pytest.mark.parametrize(
+    ("os", "python", "image", "word"),
+    [
+        ("ubuntu-24.04", "3.12", "ubuntu:24.04", ""),
+        ("ubuntu-22.04", "3.10", "ubuntu:22.04", ""),
+        ("debian-12", "3.12", "python:3.12-slim-bookworm", ""),
+        ("debian-13", "3.13", "python:3.13-slim-trixie", ""),
+        ("ubuntu-22.04", "3.12", "python:3.12-slim-bookworm", "in place of ubuntu-22.04"),
+        ("rhel-9", "3.12", "python:3.12-slim-bookworm", "in place of rhel-9"),
+        ("", "3.12", "python:3.12-slim-bookworm", ""),
+    ],
+)
+def test_another_system_in_a_dockerfile_is_said(os, python, image, word):
+    text = show.render("dockerfile", planned(gpu="gfx1100", os=os, python=python).plain())
+    assert f"FROM {image}\n" in text
+    assert ("in place of" in text) == bool(word) and word in text
 
 
 def test_the_library_decides_on_the_torch():

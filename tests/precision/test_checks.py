@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 
@@ -207,6 +208,71 @@ def test_severity_of_what_is_only_inferred_is_lowered(monkeypatch):
     (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
     assert outcome.severity is Severity.WARNING
     assert "its forward was not seen" in outcome.findings[0].message
+
+
+def test_what_another_thread_ran_has_the_line_that_took_its_result():
+    import threading
+
+    model = linear()
+    taken = []
+
+    def elsewhere(x):
+        box = []
+        worker = threading.Thread(target=lambda: box.append(F.linear(x.float(), model[0].weight)))
+        worker.start()
+        worker.join()
+        taken.append(sys._getframe().f_lineno + 1)
+        return box[0].to(torch.bfloat16)
+
+    model[0].forward = elsewhere
+    record = step(model, torch.randn(4, 8), "bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
+    place = outcome.findings[0].place
+    assert (place.module, place.file, place.line) == ("0", __file__, taken[-1])
+    assert [o.findings for o in judge([record], CHECKS)[0] if o.code == "PREC023"] == [()]
+
+
+def test_an_in_place_product_is_not_cast_by_autocast_and_is_told():
+    total, batch = torch.zeros(8, 8), torch.zeros(2, 8, 8)
+
+    def products():
+        with torch.autocast("cpu", torch.bfloat16):
+            total.addmm_(torch.ones(8, 4), torch.ones(4, 8))
+            batch.baddbmm_(torch.ones(2, 8, 4), torch.ones(2, 4, 8))
+
+    record = examine(products, claim="bf16-mixed")
+    (outcome,) = [o for o in judge([record], CHECKS)[0] if o.code == "PREC001"]
+    assert [f.place.op for f in outcome.findings] == [
+        "aten.addmm_.default",
+        "aten.baddbmm_.default",
+    ]
+    assert record.facts["precision.compute"].value == {"f32": 2 * 8 * 8 * 4 * 3}
+
+
+def test_a_region_of_another_dtype_is_told_with_its_first_product():
+    def product():
+        with torch.autocast("cpu", torch.float16):
+            torch.ones(4, 4) @ torch.ones(4, 4)
+
+    (outcome,) = [
+        o for o in judge([examine(product, claim="bf16-mixed")], CHECKS)[0] if o.code == "PREC005"
+    ]
+    place = outcome.findings[0].place
+    assert (place.op, place.file) == ("aten.mm.default", __file__)
+
+
+def test_a_setting_that_rounds_on_the_cpu_breaks_a_claim_of_fp32():
+    def product():
+        torch.ones(2, 2) @ torch.ones(2, 2)
+
+    torch.set_float32_matmul_precision("medium")
+    try:
+        record = examine(product, claim="fp32")
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    found = {o.code: o for o in judge([record], load())[0] if o.findings}
+    assert "mkldnn.matmul.fp32_precision is bf16" in found["PREC004"].findings[0].message
+    assert found["PREC052"].severity is Severity.NOTE
 
 
 def test_flags_are_those_of_the_step_not_of_the_import(monkeypatch):

@@ -148,3 +148,22 @@ def test_wrong_words_are_refused_before_anything_runs(tmp_path, words, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "the script says this" not in done.stderr
+
+
+def test_the_costliest_ops_are_timed_alone_at_the_end(tmp_path):
+    done = run(tmp_path, "--rounds", "2", "--json", "--signatures", "2")
+    assert done.returncode == 0, done.stderr
+    assert facts(done)["precision.signatures"]["value"] == {"timed": 2, "of": 2}
+    out = next(p for p in (tmp_path / "out").rglob("*.jsonl"))
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = [one["data"] for one in lines if one.get("event") == "precision.signature"]
+    assert [set(row["seconds"]) for row in rows] == [{"f32", "bf16", "f16"}] * 2
+    assert {row["dtype"] for row in rows} <= {"bf16", "f32"}
+
+
+def test_none_is_timed_where_none_is_asked_for_and_none_under_another_policy(tmp_path):
+    for words, why in ((("--signatures", "0"), "--signatures"), (("--policy", "cuda"), "times")):
+        done = run(tmp_path, "--rounds", "2", "--json", *words)
+        told = facts(done)["precision.signatures"]
+        assert told["value"] is False
+        assert why in told["source"]

@@ -63,7 +63,7 @@ def test_the_first_table_is_right_without_an_error():
 @pytest.mark.parametrize("name", [file.stem for file in sorted(TABLES.glob("*.tsv"))])
 def test_names_from_elsewhere(name):
     table = rows(name)
-    assert len(table) > 90
+    assert len(table) > 80
     assert [error for row in table for error in wrong(row)] == []
     assert sum(map(is_right, table)) >= 0.95 * len(table)
 

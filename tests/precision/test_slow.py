@@ -7,8 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from reefwatch.core.errors import Breach
+from reefwatch.gather.instrument import Tools
 from reefwatch.gather.precision.eager import Eager
-from reefwatch.gather.precision.examine import examine
+from reefwatch.gather.precision.examine import Memory, examine
+from reefwatch.gather.precision.gates import Gates, stepped_back
 from reefwatch.judge.strict import Referee
 
 
@@ -60,3 +62,31 @@ def test_a_frame_given_up_is_told_once(monkeypatch):
     eager = Eager()
     assert eager.gone() == {"kind": "compile", "what": "graph break", "why": "call to print"}
     assert eager.gone() is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "asked", "warnings", "words"),
+    [
+        ("cublaslt", "cublas", "", [], "cublaslt became cublas"),
+        ("cublas", "cublas", "cublaslt", [], "cublaslt was asked for"),
+        ("cublas", "cublas", "", ["Overriding blas backend to hipblas"], "Overriding"),
+        ("cublas", "cublas", "", ["MIOpen is slow"], ""),
+        ("cublaslt", "cublaslt", "cublaslt", [], ""),
+    ],
+)
+def test_a_blas_library_that_torch_stepped_back_from(first, last, asked, warnings, words):
+    told = stepped_back({"first": first, "last": last}, asked, warnings)
+    assert words in told
+    assert bool(told) == bool(words)
+
+
+def test_it_is_raised_once_after_an_examined_step(monkeypatch):
+    gates = Gates()
+    monkeypatch.setenv("TORCH_BLAS_PREFER_HIPBLASLT", "1")
+    gates.arm(Tools(torch, Memory(), lambda: 0.0, Referee(("precision",)), {}))
+    gates.on_step(0, 0.1, True)  # no product on a GPU was seen
+    gates._blas = {"first": "cublas", "last": "cublas"}
+    gates.on_step(1, 0.1, False)
+    with pytest.raises(Breach, match="the BLAS library was changed by torch: cublaslt was asked"):
+        gates.on_step(2, 0.1, True)
+    gates.on_step(3, 0.1, True)

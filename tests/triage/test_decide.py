@@ -14,7 +14,6 @@ from reefwatch.triage.catalogue import families
 from reefwatch.triage.decide import decide
 from reefwatch.triage.family import LAYERS
 from reefwatch.triage.machine import facts
-from reefwatch.triage.scan import Scanner
 
 TIMEOUT = (
     "[rank{rank}]:[E1107 22:{minute}:59.1 ProcessGroupNCCL.cpp:692] [Rank {rank}] Watchdog caught "
@@ -102,6 +101,125 @@ def test_source_lines_of_a_traceback_do_not_decide(told):
         "AssertionError: Torch not compiled with CUDA enabled\n"
     )
     assert told(log).line_number == 4
+
+
+OPS = "AssertionError: Torch not compiled with CUDA enabled"
+LATER = TRACE + "KeyError: 'lr'\n"
+QUOTED = {
+    "a frame of a log that begins within a traceback": (
+        '  File "/v/torch/cuda/__init__.py", line 403, in _lazy_init\n'
+        '    raise AssertionError("Torch not compiled with CUDA enabled")\n'
+        "KeyError: 'lr'\n"
+    ),
+    "a comment": (
+        '[rank0]:   File "/v/lightning/distributed.py", line 55, in prepare\n'
+        '[rank0]:     reducer.rebuild()  # avoids "INTERNAL ASSERT FAILED" with false\n'
+        "[rank0]: RuntimeError: parameters that were not used in producing the loss\n"
+    ),
+    "an f-string": TRACE.replace("x = y", 'f"HIP out of memory. Tried to allocate {n} GiB"')
+    + "KeyError: 'lr'\n",
+    "a raise that was pasted alone": '    raise RuntimeError("HIP out of memory. Tried")\n' + LATER,
+    "a listing of grep": "src/a.py:12:    raise RuntimeError('No HIP GPUs are available')\n"
+    + LATER,
+    "IPython's arrow": "--> 310     raise AssertionError('Torch not compiled with CUDA enabled')\n"
+    + LATER,
+    "code in C++": '  TORCH_CHECK(false, "HIP error: invalid device function");\n' + LATER,
+    "a diff": '+        raise RuntimeError("HIP out of memory. Tried to allocate 2 GiB")\n' + LATER,
+    "a compiler's margin": '   36 | #error "HIP error: invalid device function"\n' + LATER,
+    "documentation": "See the FAQ: if you see HIP error: invalid device function, rebuild\n"
+    + LATER,
+    "a list of changes": "* fixes `HIP error: invalid device function` on gfx1101 (#12)\n" + LATER,
+}
+
+
+@pytest.mark.parametrize("case", QUOTED)
+def test_what_is_only_quoted_decides_nothing(told, case):
+    one = told(QUOTED[case])
+    assert (one.layer, one.family, one.failed) == ("python", None, True)
+    assert one.line_number == QUOTED[case].count("\n")
+    assert not any(o.get("family") for o in one.also if o["what"] in ("other", "reporter"))
+
+
+def test_a_quoted_line_alone_is_no_failure(told):
+    for line in (
+        '    raise AssertionError("Torch not compiled with CUDA enabled")',
+        "logger.warning('HIP out of memory. Tried to allocate 2 GiB')",
+        "Troubleshooting: if you see `HIP error: invalid device function`, use another wheel",
+    ):
+        one = told(line + "\nepoch 1 loss 0.5\n")
+        assert (one.failed, one.family) == (False, None), line
+    assert told("HIP out of memory. Tried to allocate 2 GiB, see the FAQ\n").family == "hip-oom"
+
+
+NCCL = "{host}:12:13 [0] /src/rccl/transport/p2p.cc:237 NCCL WARN Cuda failure 'invalid argument'\n"
+
+
+@pytest.mark.parametrize("host", ["node1", "UVOSLinux", "GPU"])
+def test_a_traceback_that_other_lines_cut_is_a_failure(told, host):
+    warn = NCCL.format(host=host)
+    head, frame, code = TRACE.splitlines(keepends=True)
+    for log in (
+        head + frame + warn + code + "KeyError: 'lr'\n",
+        head + warn * 9 + frame + code + warn * 9 + "KeyError: 'lr'\n",
+    ):
+        one = told(log)
+        assert one.failed and any("KeyError" in str(o) for o in [one.plain()])
+    cut = told(warn + head + frame)
+    assert (cut.failed, cut.layer, cut.line_number) == (True, "cpp_hip", 1)
+    assert told(head + frame).failed
+
+
+def test_ranks_without_prefixes_that_speak_at_once(told):
+    head, frame, code = TRACE.splitlines(keepends=True)
+    log = head + head + frame + frame + code + code + "MyOwn: a\n" + "MyOwn: b\n"
+    one = told(log)
+    assert (one.layer, one.failed, one.cause) == ("python", True, "MyOwn: b")
+
+
+def test_a_frame_of_hip_alone_is_no_sign_of_an_integrated_gpu(told):
+    log = "Segmentation fault (core dumped)\n#0  0x7f in ?? () from /opt/rocm/lib/libamdhip64.so\n"
+    assert (told(log).family, told(log).layer) == (None, "cpp_hip")
+    assert told(log, machine={"archs": ["gfx1100"]}).family is None
+    assert told(log, machine={"archs": ["gfx1036"]}).family == "igpu-unsupported"
+
+
+def test_the_event_is_the_root_and_not_a_frame(told):
+    stage = '  File "/v/triton/backends/amd/compiler.py", line 9, in make_ttgir\n    pm.run(mod)\n'
+    end = "RuntimeError: PassManager::run failed\n"
+    assert told(stage + end).root_line == end.strip()
+    note = "note: Pipeline failed while executing [`Canonicalize` on 'tt.func' operation: @k]\n"
+    assert told("error: Failures have been detected\n" + note + stage + end).line_number == 2
+    bad = "loc(\"/v/a.py\":309:0): error: unsupported target: 'gfx906'\n"
+    assert told(bad + stage + end).line_number == 1
+    fault = "[aiter] import [module_moe] under /v/aiter/jit/module_moe.so\n" + FAULT
+    assert told(fault).root_line == FAULT.strip()
+
+
+LOADER = {
+    "ImportError: /v/lib/libMIOpen.so.1: undefined symbol: _ZN2ck": "cpp_hip",
+    "ImportError: /v/torch/lib/libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent": "cpp_hip",
+    "ImportError: /v/flash_attn_2_cuda.cpython-312-x86_64.so: undefined symbol: _ZN3c10": (
+        "python"
+    ),
+    "OSError: libfoo.so.4: cannot open shared object file: No such file or directory": "python",
+    "ninja: build stopped: subcommand failed.": "python",
+    "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.": (
+        "python"
+    ),
+    "error: command '/opt/rocm/bin/hipcc' failed with exit code 1": "python",
+    "a.hip:12:3: error: use of undeclared identifier 'x'": "python",
+    "python[34]: segfault at 34 ip 00 sp 00 error 4 in libhsa-runtime64.so[45970,7f+117000]": (
+        "primitive"
+    ),
+    "python[34]: segfault at 34 ip 00 sp 00 error 4 in libamdhip64.so[45970,7f+117000]": (
+        "cpp_hip"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", LOADER)
+def test_loader_and_build_errors_lie_where_the_catalogue_puts_them(told, line):
+    assert told(line + "\n").layer == LOADER[line]
 
 
 @pytest.mark.parametrize(
@@ -246,13 +364,15 @@ LINES = [
 ]
 
 
-@given(st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30), st.integers(0, 3))
-def test_any_lines_get_an_answer_that_can_be_shown(lines, ranks):
+TEXT = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=60)
+
+
+@given(st.lists(st.sampled_from(LINES) | TEXT, max_size=30), st.integers(0, 3))
+def test_any_lines_get_an_answer_that_can_be_shown(scanner, lines, ranks):
     logs = [
         "\n".join(f"[rank{n}]: {line}" if ranks else line for line in lines).encode()
         for n in range(ranks + 1)
     ]
-    scanner = Scanner(families())
     scans = [scanner.read([log or b"x"], number) for number, log in enumerate(logs)]
     one = decide(scans, families(), ["log"] * len(logs))
     assert one.layer in LAYERS and 0 <= one.confidence <= 1

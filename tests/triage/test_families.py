@@ -96,6 +96,9 @@ BAD = {
     "clue twice": (changed(clue=[CLUE, CLUE]), "is there twice"),
     "unknown clue": (changed(match=[{"clues": ["gone"]}]), "names gone"),
     "unknown role": (changed(match=[{"clues": ["missing"], "role": "maybe"}]), "'maybe'"),
+    "unknown key": (changed(titel="x"), "unknown key 'titel'; did you mean 'title'?"),
+    "unknown key of a clue": (changed(clue=[{**CLUE, "patern": "x"}]), "[[clue]]: unknown key"),
+    "unknown key of a match": (changed(match=[{"clues": ["missing"], "rol": "end"}]), "'rol'"),
     "too sure": (changed(match=[{"clues": ["missing"], "sure": 1.5}]), "within 0..1"),
 }
 
@@ -113,6 +116,32 @@ def test_a_file_is_named_as_its_family_and_over_names_known_ones():
         loaded([("other.toml", raw())], ())
     with pytest.raises(MalformedFamily, match="over names gone"):
         loaded([("kfd-not-passed.toml", changed(over=["gone"]))], ())
+
+
+def test_a_file_that_is_no_toml_is_refused_by_name(monkeypatch):
+    whole = data.table
+
+    def broken(path: str) -> Any:
+        return tomllib.loads("id = ") if path == "failures/hip-oom.toml" else whole(path)
+
+    monkeypatch.setattr(data, "table", broken)
+    with pytest.raises(MalformedFamily, match=r"^hip-oom\.toml: no TOML"):
+        families.__wrapped__()
+
+
+def test_every_check_that_a_family_names_is_there():
+    from reefwatch.judge.engine import load
+
+    codes = {check.code for check in load()}
+    named = {code for one in KNOWN for code in one.checks}
+    assert len(named) > 30 and named <= codes
+    assert all(code.startswith("MACH") for code in named)
+
+
+def test_the_answer_names_the_checks_of_doctor(told):
+    one = told("Unable to open /dev/kfd read-write: Permission denied\n")
+    assert one.checks == ("MACH010",)
+    assert {"what": "doctor", "code": "MACH010"} in one.also
 
 
 def test_the_family_of_the_docs_works_as_it_is_written():

@@ -64,3 +64,45 @@ def test_a_script_that_ends_by_itself_is_not_triaged(reefwatch, tmp_path):
     done = reefwatch("run", "--out", "o", "a.py")
     assert done.returncode == 5 and "triage" not in done.stderr
     assert not (tmp_path / "o" / "rank0.error").exists()
+
+
+SPAWNS = """
+import torch.multiprocessing as mp
+def work(rank):
+    if rank == 1:
+        raise RuntimeError("HIP error: invalid device function\\nand more words")
+if __name__ == "__main__":
+    mp.spawn(work, nprocs=2)
+"""
+
+
+def test_what_a_spawned_child_raised_is_kept_by_it_and_by_its_parent(reefwatch, tmp_path):
+    (tmp_path / "a.py").write_text(SPAWNS)
+    done = reefwatch("run", "--out", "reefwatch-runs/a", "a.py")
+    assert done.returncode == 1 and "layer cpp_hip, arch-not-in-wheel" in done.stderr
+    (kept,) = tmp_path.glob("reefwatch-runs/a/spawned-*/rank1.error")
+    lines = kept.read_text().splitlines()
+    assert lines[-2:] == ["RuntimeError: HIP error: invalid device function", "and more words"]
+    assert any(f'File "{tmp_path}/a.py", line 5, in work' in line for line in lines)
+    assert "and more words" in (tmp_path / "reefwatch-runs/a/rank0.error").read_text()
+    last = reefwatch("triage", "--last", "--json")
+    assert '"family": "arch-not-in-wheel"' in last.stdout
+
+
+def test_a_script_that_does_not_compile_is_kept(reefwatch, tmp_path):
+    (tmp_path / "a.py").write_text("x = (1\n")
+    plain = subprocess.run([sys.executable, "a.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = reefwatch("run", "a.py")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout)
+    assert done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+    last = reefwatch("triage", "--last")
+    assert last.returncode == 3 and "SyntaxError" in last.stdout and "a.py:1" in last.stdout
+
+
+def test_the_ranks_of_a_launch_are_read_together(reefwatch, tmp_path):
+    for rank, text in (("0", "KeyError: 'x'"), ("1", "RuntimeError: No HIP GPUs are available")):
+        folder = tmp_path / "reefwatch-runs" / "20260101-000000-a"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"rank{rank}.error").write_text(text + "\n")
+    told = reefwatch("triage", "--last", "--json").stdout
+    assert "rank0.error" in told and "rank1.error" in told

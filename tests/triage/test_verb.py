@@ -6,9 +6,15 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
+
+SRC = Path(__file__).parents[2] / "src"
 
 OOM = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.\n"
 LOG = f'node1 starts\n  File "/home/jane/a.py", line 1\n{OOM}'
@@ -52,7 +58,10 @@ def test_packed_logs(reefwatch, tmp_path, pack):
 def test_a_packed_log_that_is_cut_short_is_read_as_far_as_it_goes(reefwatch, tmp_path):
     text = LOG + "".join(f"step {n * 7919 % 1000}\n" for n in range(20000))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(text.encode())[:-2000])
-    assert json.loads(reefwatch("triage", "--json", "cut.gz").stdout)["family"] == "hip-oom"
+    done = reefwatch("triage", "--json", "cut.gz")
+    assert json.loads(done.stdout)["family"] == "hip-oom"
+    assert "cut.gz: the archive is cut short" in done.stderr
+    assert "cut.gz: the archive is cut short" in reefwatch("triage", "cut.gz").stdout
 
 
 def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
@@ -63,6 +72,7 @@ def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
 
 UNREADABLE = {
     "empty.log": (b"", "the log is empty"),
+    "zeros.log": (bytes(5000), "nothing but zero bytes"),
     "program": (b"\x7fELF" + bytes(200), "an ELF program"),
     "noise.log": (bytes(range(1, 256)) * 30, "no text in any encoding"),
     "broken.gz": (b"\x1f\x8b\x08" + bytes(30), "cannot be read"),
@@ -81,6 +91,7 @@ def test_what_cannot_be_read_says_why(reefwatch, tmp_path, name):
 
 
 def test_usage(reefwatch, log, tmp_path):
+    (tmp_path / "list.json").write_text("[]")
     for args, words in (
         (("triage", "gone.log"), "gone.log: cannot be read"),
         (("triage", "--last"), "there is no watched run"),
@@ -89,10 +100,16 @@ def test_usage(reefwatch, log, tmp_path):
         (("triage", "run.log", "--redact", "run.log"), "that is the log itself"),
         (("triage", "run.log", "--machine", "run.log"), "no JSON"),
         (("triage", "-", "--bundle", "b.zip"), "need the log as a file"),
+        (("triage", "run.log", "--redact", "-"), "--redact -: give the name of a file"),
+        (("triage", "run.log", "--bundle", "-"), "--bundle -: give the name of a file"),
+        (("triage", "run.log", "--redact", "/proc/shared.log"), "cannot be written"),
+        (("triage", "run.log", "--bundle", "/proc/b.zip"), "cannot be written"),
+        (("triage", "run.log", "--redact", "/dev/full"), "cannot be written"),
+        (("triage", "run.log", "--machine", "list.json"), "no document of `reefwatch doctor"),
     ):
         done = reefwatch(*args, stdin=b"x")
         assert done.returncode == 2, args
-        assert words in done.stderr, args
+        assert words in done.stderr and "fault of reefwatch" not in done.stderr, args
     assert log.read_text() == LOG
 
 
@@ -130,6 +147,17 @@ def test_a_bundle_has_the_headings_of_the_templates_and_no_names(reefwatch, log,
     assert not [name for name, text in parts.items() if "jane" in text]
 
 
+def test_a_bundle_has_what_doctor_finds(reefwatch, log, tmp_path):
+    broken = {"code": "MACH010", "title": "the nodes are open", "verdict": "broken"}
+    (tmp_path / "facts.json").write_text(json.dumps({"outcomes": [broken]}))
+    reefwatch("triage", "run.log", "--bundle", "b.zip", "--machine", "facts.json")
+    reefwatch("triage", "run.log", "--bundle", "c.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        assert "MACH010: the nodes are open" in archive.read("amd.md").decode()
+    with zipfile.ZipFile(tmp_path / "c.zip") as archive:
+        assert json.loads(archive.read("doctor.json"))["command"] == "doctor"
+
+
 def test_an_excerpt_of_a_long_log_is_around_the_places(reefwatch, tmp_path):
     lines = [f"step {n} loss 0.1" for n in range(5000)]
     lines[2500] = OOM.strip()
@@ -156,3 +184,51 @@ def test_a_log_that_could_not_be_read_is_told_and_counts(reefwatch, tmp_path):
     for options in ((), ("--json",)):
         done = reefwatch("triage", *options, "ok.log", "missing.log")
         assert done.returncode == 2 and "missing.log" in done.stdout + done.stderr
+
+
+def test_a_stdout_that_takes_no_more_is_no_fault_of_ours(tmp_path, log):
+    for json_ in ([], ["--json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "reefwatch", "triage", "run.log", *json_],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(SRC)},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert done.returncode == 2
+        why = "stdout cannot be written (No space left on device): the answer is not told"
+        assert done.stderr == f"reefwatch: {why}\n"
+
+
+def test_machine_facts_that_say_nothing_are_told(reefwatch, log, tmp_path):
+    (tmp_path / "empty.json").write_text("{}")
+    done = reefwatch("triage", "run.log", "--machine", "empty.json")
+    assert done.returncode == 3 and "--machine names no card" in done.stdout
+
+
+def test_a_copy_hides_a_name_in_every_line_and_again_is_the_same(reefwatch, tmp_path):
+    lines = [f"step {n} on gpu-box, by jane.doe\n" for n in range(300)]
+    lines += ["jane.doe@gpu-box:~/x$ python a.py\n", '  File "/home/jane.doe/a.py", line 1\n']
+    (tmp_path / "a.log").write_text("".join(lines))
+    assert reefwatch("triage", "a.log", "--redact", "b.log").returncode == 3  # a frame
+    once = (tmp_path / "b.log").read_text()
+    assert once.startswith("step 0 on <host-") and "jane" not in once and "gpu-box" not in once
+    assert once.count("<user-1>") + once.count("<user-2>") == 302
+    reefwatch("triage", "b.log", "--redact", "c.log")
+    assert (tmp_path / "c.log").read_text() == once
+
+
+def test_a_copy_is_of_the_logs_that_could_be_read(reefwatch, tmp_path, log):
+    done = reefwatch("triage", "run.log", "gone.log", "--redact", "b.log")
+    assert done.returncode == 3 and done.stderr.endswith("b.log: 3 lines\n")
+    assert OOM in (tmp_path / "b.log").read_text()
+
+
+def test_a_copy_that_fails_leaves_nothing_half_written(reefwatch, tmp_path, log):
+    (tmp_path / "shared.log").write_text("as it was")
+    (tmp_path / "noise.log").write_bytes(bytes(range(1, 256)) * 30)
+    done = reefwatch("triage", "run.log", "noise.log", "--redact", "shared.log")
+    assert done.returncode in (2, 3)
+    assert not list(tmp_path.glob("*.part"))

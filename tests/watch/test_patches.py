@@ -159,6 +159,25 @@ def test_an_observed_function_is_pickled_by_name():
     assert pickle.loads(kept) is os.path.basename
 
 
+def test_an_observed_function_is_a_function_to_those_who_ask():
+    import inspect
+    import types
+
+    import torch
+
+    original = torch.compile
+    patches = Patches()
+    patches.observe(torch, "compile", lambda nothing: None)
+    try:
+        assert isinstance(torch.compile, types.FunctionType)
+        assert torch.compile.__code__ is original.__code__
+        assert inspect.getsourcefile(torch.compile) == inspect.getsourcefile(original)
+        assert inspect.signature(torch.compile) == inspect.signature(original)
+    finally:
+        patches.restore()
+    assert torch.compile is original
+
+
 def test_no_such_attribute():
     with pytest.raises(AttributeError):
         Patches().replace(Owner, "nothing", lambda original: original)

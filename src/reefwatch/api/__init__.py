@@ -36,10 +36,13 @@ def run(
     truth: bool = False,
     record: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
+    batch: str | os.PathLike[str] | None = None,
     perturb: int = 0,
     noise: int = 0,
     light: bool = False,
     most: int | None = None,
+    kernels: bool = False,
+    hang: float = 60.0,
     on_mismatch: str = "report",
     strict_casts: bool = False,
     referee: str = "float64",
@@ -76,9 +79,12 @@ def run(
         truth=truth,
         record=record,
         against=against,
+        batch=batch,
         light=light,
         noise=noise,
         most=most,
+        kernels=kernels,
+        hang=hang,
         on_mismatch=on_mismatch,
         strict_casts=strict_casts,
         referee=referee,
@@ -86,6 +92,9 @@ def run(
     )
     program = runner.prepare(argv, module)
     if program.kind == "script" and program.code is None:
+        from reefwatch.api import triage
+
+        triage.keep_unstarted(runner.complaint(program), program.name, settings)
         runner.leave_to_python(program)
     files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
     session = Session(settings, [program.target, *program.args], program.name, say)
@@ -150,6 +159,7 @@ class watch:
         truth: bool = False,
         record: str | os.PathLike[str] | None = None,
         against: str | os.PathLike[str] | None = None,
+        batch: str | os.PathLike[str] | None = None,
         light: bool = False,
         on_mismatch: str = "report",
         strict_casts: bool = False,
@@ -168,6 +178,7 @@ class watch:
             truth=truth,
             record=record,
             against=against,
+            batch=batch,
             light=light,
             on_mismatch=on_mismatch,
             strict_casts=strict_casts,
@@ -289,6 +300,7 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
         plan["strict"],
         scrub=plan["scrub"],
         truth=plan.get("truth", False),
+        hang=plan.get("hang", 60.0),
         on_mismatch=plan.get("on_mismatch", "report"),
         strict_casts=plan.get("strict_casts", False),
         referee=plan.get("referee", "float64"),
@@ -300,4 +312,11 @@ def watch_child(plan: Mapping[str, Any], index: int) -> Callable[[dict[str, Any]
     session.run_id = plan["run_id"]
     session.folder = judging.free(Path(plan["folder"]), session.launch.rank)
     session.start()
-    return session.stop
+
+    def close(exit: dict[str, Any]) -> None:
+        trace = exit.pop("trace", "")
+        session.stop(exit)
+        if trace:
+            session.died(exit["exception"], trace, None)
+
+    return close

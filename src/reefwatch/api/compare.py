@@ -106,6 +106,7 @@ def _given(theirs: list[Any], mine: list[Any]) -> list[Event]:
             "known": row["given"] in digests,
             "fed": False,
             "weight": row["weight"],
+            "carried": bool(row.get("carried")),
             "constant": row["constant"],
             "bytes": row["bytes"],
         }
@@ -116,14 +117,14 @@ def _given(theirs: list[Any], mine: list[Any]) -> list[Event]:
 def _rows(theirs: list[Any], mine: list[Any], same: bool) -> tuple[list[Event], int, int]:
     """(events, rows in common, rows that one of them alone has)."""
     from reefwatch.measure.matching import match
-    from reefwatch.measure.sketches import compared
+    from reefwatch.measure.soft import Soft
 
     steps = {row["step"] for row in mine}
     pairs, missing = match(mine, [row for row in theirs if row["step"] in steps], same)
-    rows = []
+    rows, soft = [], Soft()
     for row, other in pairs:
         told = {**_plain(row), "matched": other is not None, "problem": ""}
-        rows.append(told if other is None else {**told, **compared(other, row["sketch"], same)})
+        rows.append(told if other is None else {**told, **soft.compared(row, other, same)})
     rows += [{**_plain(row), "matched": False, "problem": "missing"} for row in missing]
     met = sum(other is not None for _, other in pairs)
     events = [Event("reference.row", row, row["step"], str(n)) for n, row in enumerate(rows)]

@@ -52,7 +52,7 @@ def judged(
     """
     from datetime import date
 
-    from reefwatch.judge import engine, silence
+    from reefwatch.judge import engine, ranks, silence
 
     if claim is not None:
         said = Evidence("claim.precision", claim, source="--claim")
@@ -60,7 +60,7 @@ def judged(
             replace(record, facts={**record.facts, "claim.precision": said}) for record in records
         ]
     at_work = [*of_the_work(records), *absent(records)]
-    explained = [_explained(record) for record in at_work]
+    explained = list(ranks.together([_explained(record) for record in at_work]))
     if selected is None:
         outcomes, unclaimed = _all_but_the_machine(explained)
         outcomes += _of_the_machine(records)

@@ -40,7 +40,7 @@ def doctor(
     with _host(root) as host:
         facts: dict[str, Fact] = inventory.take(host, tables)
     facts |= _deep(facts, limit, say) if deep and root is None else _no_deep(root)
-    remarks = tuple(text for text in (tables.age(date.today()),) if text)
+    remarks = tuple(text for text in (tables.age(date.today()), _bare(root)) if text)
     record = Record({"command": "doctor", "root": _shown(root)}, facts, remarks=remarks)
     return _judged(record, config, baseline)
 
@@ -55,14 +55,19 @@ def port(
 
     Raises UsageError when there is no such folder.
     """
-    from reefwatch.gather.machine import port as scan
+    from reefwatch.gather.machine.port import scan
 
     path = Path(folder)
     if not path.exists():
         raise UsageError(f"--port: there is no {folder}")
     found = scan.scan(path)
     events = tuple(Event("port.hit", hit, id=str(number)) for number, hit in enumerate(found.hits))
-    about = {"files": found.files, "skipped": found.skipped, "lines": found.lines}
+    about = {
+        "files": found.files,
+        "skipped": found.skipped,
+        "lines": found.lines,
+        "guarded": found.guarded,
+    }
     facts: dict[str, Fact] = {
         "port.scanned": Evidence("port.scanned", about, source=str(folder)),
     }
@@ -129,12 +134,32 @@ def _host(root: str | os.PathLike[str] | None) -> Any:
         return nullcontext(LiveHost())
     path = Path(root)
     if path.is_dir():
-        return nullcontext(CapturedHost(path))
+        return nullcontext(CapturedHost(_tree(path)))
     if not path.exists():
         raise UsageError(f"--root: there is no {root}")
     from reefwatch.store import capture as stored
 
     return stored.opened(path, CapturedHost)
+
+
+def _bare(root: str | os.PathLike[str] | None) -> str:
+    """A remark when a folder is given that is no machine's."""
+    if root is None or not Path(root).is_dir():
+        return ""
+    tree = _tree(Path(root))
+    if any((tree / name).is_dir() for name in ("sys", "proc", "dev", "etc")):
+        return ""
+    return f"{os.fspath(root)} holds neither sys/ nor proc/: nothing of a machine is in it"
+
+
+def _tree(path: Path) -> Path:
+    """The folder that holds `sys/`: the one that is named, one around it, or the only one in it."""
+    if path.name == "sys" and (path / "class").is_dir():
+        return path.parent
+    if not (path / "sys").is_dir():
+        within = [one for one in sorted(path.iterdir()) if (one / "sys").is_dir()]
+        return within[0] if len(within) == 1 else path
+    return path
 
 
 def _deep(facts: Mapping[str, Fact], limit: float, say: Any) -> dict[str, Fact]:

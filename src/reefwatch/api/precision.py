@@ -27,6 +27,7 @@ def precision(
     fits: int | None = None,
     policy: str = "",
     profile: bool = False,
+    signatures: int = 8,
     out: str | os.PathLike[str] | None = None,
     scrub: bool = True,
     config: str | os.PathLike[str] | None = None,
@@ -37,7 +38,8 @@ def precision(
 
     The run is changed, so it is not the user's: it stops when enough was measured. With `policy`
     the autocast policy of another device is replayed, and all is a prediction. `fits` is the
-    memory of a card in bytes. Raises UsageError for what cannot be run, ReefwatchError when the
+    memory of a card in bytes. At the end the costliest `signatures` ops are timed alone, in fp32,
+    bf16 and fp16. Raises UsageError for what cannot be run, ReefwatchError when the
     script fails by itself.
     """
     from reefwatch.api import judging
@@ -68,6 +70,7 @@ def precision(
         rounds=rounds,
         policy=policy,
         profile=profile,
+        signatures=signatures,
         scrub=scrub,
         say=say,
     )

@@ -21,6 +21,10 @@ def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
     """What the instruments need. Raises UsageError and UnreadableRecord before the run begins."""
     from reefwatch.store import bundle
 
+    if settings.batch is not None and (
+        settings.against is None or settings.against.suffix != ".safetensors"
+    ):
+        raise UsageError("--batch goes with --against CHECKPOINT.safetensors")
     if settings.record is None and settings.against is None:
         return {}
     if settings.record is not None and settings.against is not None:
@@ -30,7 +34,9 @@ def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
     from reefwatch.gather.numerics.reference import LADDER
 
     made: dict[str, Any] = {"ladder": LADDER}
-    if settings.against is not None:
+    if settings.against is not None and settings.against.suffix == ".safetensors":
+        made.update(reference=_small(settings), against=True)
+    elif settings.against is not None:
         made["reference"] = bundle.Bundle(settings.against, settings.most or bundle.MOST_SIZE)
         made["against"] = True
     elif settings.record is not None and rank == 0:
@@ -40,6 +46,18 @@ def options(settings: Settings, rank: int, world: int) -> dict[str, Any]:
         if settings.noise and (base / bundle.HEAD).is_file():
             made["reference"] = bundle.Bundle(base)
     return made
+
+
+def _small(settings: Settings) -> Any:
+    """A checkpoint with one batch as a reference. Raises UsageError, UnreadableRecord."""
+    from reefwatch.gather.numerics.small import Small
+    from reefwatch.store.bundle import MOST_SIZE, Tensors
+
+    if settings.batch is None:
+        raise UsageError("--against a checkpoint needs --batch FILE.safetensors")
+    assert settings.against is not None
+    most = settings.most or MOST_SIZE
+    return Small(Tensors(settings.against, most), Tensors(settings.batch, most))
 
 
 def measure_noise(

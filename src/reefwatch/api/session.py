@@ -215,6 +215,8 @@ class Session:
         options.update({**self.settings.plain(), "spawned": self._for_children()})
         options["compiled_later"] = self._compiled
         options.update(self._asked)
+        options["agreed"] = "dist" in self.settings.strict and self.launch.world > 1
+        options["say_hang"] = self._tell
         return Watch(
             self._sink,
             catalog.instruments(options),

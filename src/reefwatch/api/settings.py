@@ -19,7 +19,7 @@ CLAIMS = {
     "fp16-mixed": "fp16-mixed 16-mixed",
 }
 """Each precision that can be claimed, with its words (Lightning's `precision=` among them)."""
-STRICT = ("precision", "loop")
+STRICT = ("precision", "loop", "dist")
 """The contracts that can raise at the first breach; those of judge/strict.py."""
 
 ON_MISMATCH = ("report", "eager", "raise")
@@ -46,12 +46,18 @@ class Settings:
     """Where a reference is recorded."""
     against: Path | None = None
     """The reference that the run is to follow."""
+    batch: Path | None = None
+    """With a lone checkpoint as the reference: the tensors of one batch, and what is expected."""
     light: bool = False
     """Of later batches of a reference keep the digest alone."""
     noise: int = 0
     """Seed of the noise on the first step's floats; 0 for none."""
     most: int | None = None
     """Bytes that a reference may have."""
+    kernels: bool = False
+    """Hold the first launches of Triton kernels against witnesses."""
+    hang: float = 60.0
+    """Seconds without a step or a collective, in a run of several ranks, before that is told."""
     on_mismatch: str = "report"
     """What becomes of a call whose compiled code is wrong; one of `ON_MISMATCH`."""
     strict_casts: bool = False
@@ -75,9 +81,12 @@ class Settings:
         truth: bool = False,
         record: str | os.PathLike[str] | None = None,
         against: str | os.PathLike[str] | None = None,
+        batch: str | os.PathLike[str] | None = None,
         light: bool = False,
         noise: int = 0,
         most: int | None = None,
+        kernels: bool = False,
+        hang: float = 60.0,
         on_mismatch: str = "report",
         strict_casts: bool = False,
         referee: str = "float64",
@@ -86,6 +95,8 @@ class Settings:
         """The settings, with absolute paths: the script may change folder. Raises UsageError."""
         if not exam >= 0:
             raise UsageError(f"the exam's allowance is in seconds, from 0 on, not {exam}")
+        if not hang > 0:
+            raise UsageError(f"the allowance for a hang is in seconds, above 0, not {hang}")
         if not 0 <= budget < 1:
             raise UsageError(f"the budget is a share from 0% to below 100%, not {budget:.0%}")
         if on_mismatch not in ON_MISMATCH:
@@ -106,9 +117,12 @@ class Settings:
             bool(truth),
             _absolute(record),
             _absolute(against),
+            _absolute(batch),
             bool(light),
             int(noise),
             most,
+            bool(kernels),
+            float(hang),
             on_mismatch,
             bool(strict_casts),
             referee,
@@ -124,6 +138,8 @@ class Settings:
             "strict": list(self.strict),
             "scrub": self.scrub,
             "truth": self.truth,
+            "kernels": self.kernels,
+            "hang": self.hang,
             "record": None if self.record is None else str(self.record),
             "against": None if self.against is None else str(self.against),
             "on_mismatch": self.on_mismatch,

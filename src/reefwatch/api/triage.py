@@ -24,9 +24,18 @@ class Answer:
     diagnosis: Any
     """A reefwatch.triage.diagnosis.Diagnosis."""
     remarks: tuple[str, ...] = ()
+    """What the reader should know: logs that were not read, or not to their end."""
     unread: tuple[str, ...] = ()
     """Logs that could not be read; the answer rests on the others."""
     logs: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The logs that the answer rests on."""
+        return tuple(log for log in self.logs if not self._lost(f"{log}: "))
+
+    def _lost(self, mark: str) -> bool:
+        return any(text.startswith(mark) for text in self.unread)
 
     @property
     def readable(self) -> bool:
@@ -58,9 +67,10 @@ def triage(
     scans: list[Any] = []
     names: list[str] = []
     unread: list[str] = []
+    cut: list[str] = []
     for path in paths:
         try:
-            with _opened(path, stdin) as chunks:
+            with _opened(path, stdin, cut) as chunks:
                 scans.append(scanner.read(chunks, len(names)))
             names.append("<stdin>" if path == STDIN else path)
         except NotText as error:
@@ -70,7 +80,10 @@ def triage(
     told = decide(scans, known, names, facts)
     if not scans:
         told = replace(told, cause="; ".join(unread))
-    return Answer(told, tuple(unread) if scans else (), tuple(unread), tuple(paths))
+    remarks = [*unread, *cut] if scans else []
+    if facts == {} and machine is not None:
+        remarks.append("--machine names no card and no vendor: it rules nothing out")
+    return Answer(told, tuple(remarks), tuple(unread), tuple(paths))
 
 
 def newest(base: str | os.PathLike[str] | None = None) -> list[str]:
@@ -78,23 +91,40 @@ def newest(base: str | os.PathLike[str] | None = None) -> list[str]:
     from reefwatch.store.folder import BASE
 
     root = Path(base or BASE)
-    runs = (
-        [root]
-        if any(root.glob("rank*.jsonl"))
-        else [p for p in root.glob("*/") if any(p.glob("rank*.jsonl"))]
-    )
-    if not runs:
+    left = [root] if _left(root) else [folder for folder in root.glob("*/") if _left(folder)]
+    if not left:
         raise UsageError(f"there is no watched run in {root}")
-    run = max(
-        runs, key=lambda folder: max(file.stat().st_mtime for file in folder.glob("rank*.jsonl"))
-    )
-    found = sorted(map(str, run.glob("rank*.error")))
+    run = max(left, key=lambda folder: max(file.stat().st_mtime for file in _left(folder)))
+    found = sorted(str(file) for file in _left(run) if file.suffix == ".error")
     if not found:
         raise UsageError(
             f"{run} has no error of its own: its script ended well, or was killed from outside; "
             "give the log of its stderr"
         )
     return found
+
+
+def _left(run: Path) -> list[Path]:
+    """What the ranks of a run, and the children that they spawned, left in its folder."""
+    kinds = ("rank*.jsonl", "rank*.error", "spawned-*/rank*.error")
+    return [file for kind in kinds for file in run.glob(kind)]
+
+
+def keep_unstarted(complaint: str, name: str, settings: Any) -> None:
+    """Keep why a script does not compile, for `--last`; what fails here is of no weight."""
+    from contextlib import suppress
+
+    from reefwatch.core import launch
+    from reefwatch.store import folder
+    from reefwatch.store.scrub import Scrubber
+
+    if not complaint:
+        return
+    with suppress(Exception):
+        rank = launch.read(os.environ).rank
+        place = folder.new(settings.out, name, rank)
+        text = Scrubber.here().text(complaint) if settings.scrub else complaint
+        (place / f"rank{rank}.error").write_text(text, encoding="utf-8", errors="replace")
 
 
 def death(exception: str, trace: str, environ: Mapping[str, str]) -> str:
@@ -133,8 +163,10 @@ def after_death(text: str, file: Path | None, say: Callable[[str], None] | None)
 
 
 @contextmanager
-def _opened(path: str, stdin: IO[bytes] | None) -> Iterator[Iterator[bytes]]:
-    """The bytes of a log in pieces, unpacked. Raises OSError."""
+def _opened(
+    path: str, stdin: IO[bytes] | None, cut: list[str] | None = None
+) -> Iterator[Iterator[bytes]]:
+    """The bytes of a log in pieces, unpacked; `cut` takes what is amiss. Raises OSError."""
     if path == STDIN:
         yield _chunks(stdin or sys.stdin.buffer)
         return
@@ -146,7 +178,7 @@ def _opened(path: str, stdin: IO[bytes] | None) -> Iterator[Iterator[bytes]]:
                 from importlib import import_module
 
                 with import_module(module).open(file) as unpacked:
-                    yield _unpacked(unpacked)
+                    yield _unpacked(unpacked, path, [] if cut is None else cut)
                 return
         yield _chunks(file, b"" if file.seekable() else head)
 
@@ -159,7 +191,7 @@ def _chunks(file: IO[bytes], first: bytes = b"") -> Iterator[bytes]:
         yield chunk
 
 
-def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+def _unpacked(file: IO[bytes], path: str, cut: list[str]) -> Iterator[bytes]:
     """As `_chunks`, of an archive; one that is cut short as far as it goes. Raises OSError."""
     import lzma
     import zlib
@@ -167,7 +199,7 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
     try:
         yield from _chunks(file)
     except EOFError:
-        return
+        cut.append(f"{path}: the archive is cut short: it was read as far as it goes")
     except (zlib.error, lzma.LZMAError) as error:
         raise OSError(f"a damaged archive: {error}") from None
 
@@ -182,7 +214,14 @@ def _facts(machine: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[s
         return facts(machine)
     if machine is not None:
         try:
-            return facts(json.loads(Path(machine).read_text(encoding="utf-8")))
+            told = json.loads(Path(machine).read_text(encoding="utf-8"))
+            if not isinstance(told, dict):
+                raise UsageError(
+                    f"--machine {machine}: no document of `reefwatch doctor --json` (an object)"
+                )
+            return facts(told)
+        except RecursionError:
+            raise UsageError(f"--machine {machine}: nested too deeply") from None
         except OSError as error:
             raise UsageError(f"--machine {machine}: {error.strerror or error}") from None
         except ValueError as error:
@@ -211,39 +250,116 @@ def _here() -> dict[str, Any] | None:
     return {"gpus": len(cards), "vendor": "nvidia"} if cards else None
 
 
-def redact(
-    logs: Sequence[str | os.PathLike[str]],
-    target: str | os.PathLike[str],
-    stdin: IO[bytes] | None = None,
-) -> int:
+def redact(logs: Sequence[str | os.PathLike[str]], target: str | os.PathLike[str]) -> int:
     """Write a copy of the logs that can be shared; the number of its lines.
 
-    Raises UsageError for a log that is one of the files to be written, ReefwatchError for no text.
+    Raises UsageError for a log that is one of the files to be written or no file on disk, and for a
+    target that cannot be written; ReefwatchError for no text.
     """
     count = 0
     for log in logs:
-        if os.fspath(log) != STDIN and os.path.exists(target) and os.path.samefile(log, target):
+        if os.path.exists(target) and os.path.samefile(log, target):
             raise UsageError(f"--redact {target}: that is the log itself")
-    with open(target, "w", encoding="utf-8") as out:
+    shared = Shared(logs)
+    with written(target, "--redact") as out:
         for log in logs:
             if len(logs) > 1:
-                out.write(f"==> {os.path.basename(os.fspath(log))} <==\n")
-            for line in redacted(os.fspath(log), stdin):
-                out.write(line + "\n")
+                out.write(shared.text(f"==> {os.path.basename(os.fspath(log))} <==").encode())
+                out.write(b"\n")
+            for line in shared.lines(os.fspath(log)):
+                out.write((line + "\n").encode(errors="replace"))
                 count += 1
     return count
 
 
-def redacted(path: str, stdin: IO[bytes] | None = None) -> Iterator[str]:
-    """The lines of a log, each as it may be shared. Raises ReefwatchError for what is no text."""
-    from reefwatch.store.scrub import Scrubber
-    from reefwatch.triage.redact import Redactor
+_SHORT, _KNOWN, _PIECE = 300, 20_000, 8_000
+"""Characters of a line that is remembered, such lines, and characters of a line at once."""
+
+
+class Shared:
+    """Some logs as they may be shared: a name has one placeholder in all of them."""
+
+    def __init__(self, logs: Sequence[str | os.PathLike[str]]) -> None:
+        """Reads the logs once, for the names. Raises UsageError for what cannot be read twice."""
+        from reefwatch.store.scrub import Scrubber
+        from reefwatch.triage.redact import Redactor
+
+        self._known: dict[str, str] = {}
+        self._scrubber = Scrubber.here()
+        self._redactor = Redactor([self._scrubber.user], sorted(self._scrubber.hosts))
+        for log in [os.fspath(log) for log in logs]:
+            if log == STDIN or (os.path.exists(log) and not os.path.isfile(log)):
+                raise UsageError(f"{log}: --redact and --bundle need the log as a file on disk")
+            last = ""
+            for text in _texts(log):
+                if text != last:
+                    self._redactor.look(text)
+                last = text
+
+    def line(self, text: str) -> str:
+        """A line as it may be shared. Lines repeat, and are then known."""
+        if self._redactor.inside:
+            return self._redactor.line(text)
+        known = self._known.get(text)
+        if known is None:
+            known = self._scrubbed(self._redactor.line(text))
+            if len(text) <= _SHORT and not self._redactor.inside:
+                if len(self._known) > _KNOWN:
+                    self._known.clear()
+                self._known[text] = known
+        return known
+
+    def _scrubbed(self, text: str) -> str:
+        """A long line goes piece by piece, cut at blanks: what it costs grows with its square."""
+        done = []
+        while len(text) > _PIECE:
+            cut = text.rfind(" ", 1, _PIECE) if " " in text[:_PIECE] else _PIECE
+            cut = cut if cut > 0 else _PIECE
+            done.append(self._scrubber.text(text[:cut]))
+            text = text[cut:]
+        return "".join([*done, self._scrubber.text(text)])
+
+    def text(self, text: str) -> str:
+        """Some lines as they may be shared; not of the logs."""
+        for line in text.splitlines():
+            self._redactor.look(line)
+        return "\n".join(map(self.line, text.splitlines()))
+
+    def lines(self, log: str) -> Iterator[str]:
+        """The lines of a log, each as it may be shared. Raises ReefwatchError for no text."""
+        return map(self.line, _texts(log))
+
+
+def _texts(path: str) -> Iterator[str]:
     from reefwatch.triage.stream import NotText, lines
 
-    scrubber, redactor = Scrubber.here(), Redactor()
     try:
-        with _opened(path, stdin) as chunks:
-            for text in lines(chunks):
-                yield scrubber.text(redactor.line(text))
+        with _opened(path, None) as chunks:
+            yield from lines(chunks)
     except NotText as error:
         raise ReefwatchError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ReefwatchError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+@contextmanager
+def written(target: str | os.PathLike[str], option: str) -> Iterator[IO[bytes]]:
+    """A file to be written, there as a whole or not at all. Raises UsageError when it cannot be."""
+    aside = None
+    path = os.path.realpath(target)
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, a device
+            with open(path, "wb") as out:
+                yield out
+            return
+        aside = f"{path}.{os.getpid()}.part"
+        with open(aside, "xb") as out:
+            yield out
+        os.replace(aside, path)
+    except OSError as error:
+        raise UsageError(
+            f"{option} {target}: cannot be written ({error.strerror or error})"
+        ) from None
+    finally:
+        if aside is not None and os.path.exists(aside):
+            os.unlink(aside)

@@ -16,6 +16,15 @@ from reefwatch.data import table
 UNKNOWN = "unknown"
 FIELDS = ("library", "compute_dtype", "accumulate_dtype", "matrix_core", "naive", "role")
 _NOISE = re.compile(r"\s*\[clone [^\]]*\]|\.kd$|\.kd(?=\b)")
+# profilers demangle each in their own way; the rules know one spelling
+_SPELLINGS = (
+    (re.compile(r"\[lambda(\([^()\[\]]*\)) \(instance (\d+)\)\]"), r"{lambda\1#\2}"),  # Nsight
+    (re.compile(r"\([A-Za-z][\w: ]*\)(?=-?\d)"), ""),  # (bool)1, (unsigned int)8
+    (re.compile(r"\b(?:unsigned )?(?:bool|int|long|short|char)=(?=-?\d)"), ""),  # nvprof: int=5
+    (re.compile("<unnamed>"), "(anonymous namespace)"),
+    (re.compile(r"operator \(\)"), "operator()"),
+    (re.compile(r" (?=[*&])"), ""),
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,8 @@ def classify(name: str) -> Kernel:
 def read(name: str, known: Iterable[Family]) -> Kernel:
     """The fields of one name after the given families."""
     bare = _NOISE.sub("", name.strip())
+    for pattern, spelling in _SPELLINGS:
+        bare = pattern.sub(spelling, bare)
     for family in known:
         if family.match.search(bare):
             told: dict[str, str] = {}

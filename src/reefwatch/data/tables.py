@@ -12,7 +12,7 @@ from typing import Any
 
 from reefwatch.core.errors import UsageError
 from reefwatch.core.fact import Grade
-from reefwatch.data import entry, table
+from reefwatch.data import entry, overlay, table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,10 +34,10 @@ _WEAK = (
 class Tables:
     """The tables by name, as mappings. Not to be changed. Each is parsed when it is first used."""
 
-    def __init__(self, own: Mapping[str, Any] | None = None, overlay: str = "") -> None:
-        """`own` are rows to be laid over the shipped ones, `overlay` the file they are from."""
+    def __init__(self, own: Mapping[str, Any] | None = None, where: str = "") -> None:
+        """`own` are rows to be laid over the shipped ones, `where` the file they are from."""
         self._own = own or {}
-        self.overlay = overlay
+        self.overlay = where
 
     @cached_property
     def gpus(self) -> Mapping[str, Any]:
@@ -80,6 +80,7 @@ class Tables:
         shipped = table(f"compat/{name}.toml")
         if name not in self._own:
             return shipped
+        overlay.refuse(name, shipped, self._own[name], self.overlay)
         laid: Mapping[str, Any] = _over(shipped, self._own[name], self.overlay)
         return laid
 
@@ -104,21 +105,22 @@ class Tables:
         )
 
 
-def load(overlay: str | Path | None = None) -> Tables:
+def load(own_file: str | Path | None = None) -> Tables:
     """The tables, with the rows of a TOML file laid over them.
 
     Its tables are called as ours: `[[gpus.gpu]]` with a known `name` changes that row, with a new
-    one adds it; `[gpus.arch.gfx1300]` likewise. Raises UsageError for a file that cannot be read.
+    one adds it; `[gpus.arch.gfx1300]` likewise. Raises UsageError for a file that cannot be read,
+    and for what is no row of a shipped table.
     """
-    if overlay is None:
+    if own_file is None:
         return Tables()
-    own = _read(Path(overlay))
+    own = _read(Path(own_file))
     strange = sorted(set(own) - set(NAMES))
     if strange:
         raise UsageError(
-            f"{overlay}: there is no table {strange[0]!r}; known are {', '.join(NAMES)}"
+            f"{own_file}: there is no table {strange[0]!r}; known are {', '.join(NAMES)}"
         )
-    made = Tables(own, str(overlay))
+    made = Tables(own, str(own_file))
     for name in own:
         getattr(made, name)  # what does not fit is refused here
     return made
@@ -156,11 +158,17 @@ def _over(below: Any, above: Any, where: str) -> Any:
         for row in above:
             rows[_key(row)] = {**rows.get(_key(row), {}), **row}
         return list(rows.values())
+    if isinstance(below, list) and isinstance(above, list) and _tables([*below, *above]):
+        return [*below, *above]  # rows without a name stand behind ours
     return above
 
 
 def _named(rows: list[Any]) -> bool:
     return all(isinstance(row, Mapping) and _key(row) for row in rows)
+
+
+def _tables(rows: list[Any]) -> bool:
+    return bool(rows) and all(isinstance(row, Mapping) for row in rows)
 
 
 def _key(row: Mapping[str, Any]) -> str:

@@ -23,12 +23,16 @@ CATALOG = (
     ("perf.telemetry", "Telemetry"),
     ("perf.memory", "Memory"),
     ("perf.loader", "Loader"),
+    ("dist.replicas", "Replicas"),
+    ("dist.watchdog", "Watchdog"),
 )
 """Module below `reefwatch.gather`, and class."""
 ASKED = {
     "reference_writer": ("numerics.reference", "Recorder"),
-    "against": ("numerics.reference", "Follower"),
+    "against": ("numerics.follow", "Follower"),
     "truth": ("numerics.truth", "Truth"),
+    "kernels": ("kernels.launches", "Launches"),
+    "agreed": ("dist.agreed", "Agreed"),
 }
 """Those that an option asks for, by its name; last, so that they see what the others left alone."""
 

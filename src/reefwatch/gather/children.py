@@ -57,16 +57,26 @@ class Watched:
     def __call__(self, fn: Any, i: int, args: Any, error_file: str) -> Any:
         close = _open(self.plan, i)
         original = Spawned.original_of(import_module(_SPAWN)._wrap)
-        code, name = 0, None
+        code, name, trace = 0, None, ""
         try:
             return original(fn, i, args, error_file)
         except BaseException as error:
             code = error.code if isinstance(error, SystemExit) else 1  # type: ignore[assignment]
-            name = type(error).__name__
+            name, trace = type(error).__name__, _trace(error)
             raise
         finally:
             if close is not None:
-                close({"code": code, "exception": name})
+                close({"code": code, "exception": name, "trace": trace})
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback of what the function raised; torch ends the child with a SystemExit over it."""
+    told = error.__context__ if isinstance(error, SystemExit) else error
+    if not isinstance(told, Exception):
+        return ""
+    from reefwatch.gather import tracebacks
+
+    return tracebacks.in_text(told)
 
 
 def _siblings() -> int:

@@ -68,6 +68,9 @@ class Locator:
         self._nodes: dict[tuple[int, str], Site] = {}
         """Sites of what the engine runs by itself, by the node's number and name, in this step."""
         self._products: dict[int, str] = {}
+        self._taken: dict[tuple[int, str], Site] = {}
+        """By a node's number and name, the site that took its result, in this step."""
+        self._orphans: dict[tuple[Site, bool], Site] = {}
         self._sequence = 0
         self._last = Site()
         self._wrote = False
@@ -80,6 +83,7 @@ class Locator:
         self._forward.clear()
         self._nodes.clear()
         self._products.clear()
+        self._taken.clear()
         self._sequence = self._peek()
         self._last, self._wrote = Site(), False
         self._regions.settle()
@@ -219,6 +223,7 @@ class Locator:
             site = self._nodes.get((number, name))
             if site is None:
                 site = self._nodes[number, name] = self._of_node(frame, out, number, name)
+                self._hand_on(node, site.origin or self._taken.get((number, name)))
             return site
         return self._of_node(frame, out, number, name)
 
@@ -242,7 +247,7 @@ class Locator:
             self._sequence = max(self._sequence, sequence)
             return site
         if origin is None:
-            return self._site("", None, "backward", OFF, compiled)
+            return self._orphan(self._taken.get((number, name)), compiled)
         back = self._back.get(origin)
         if back is None:
             back = self._back[origin] = Site(
@@ -257,6 +262,25 @@ class Locator:
                 origin,
             )
         return back
+
+    def _hand_on(self, node: Any, taker: Site | None) -> None:
+        """The nodes that this one hands its gradients to gave their result to `taker`."""
+        if taker is not None:
+            for child, _ in node.next_functions:
+                if child is not None:
+                    self._taken.setdefault((child._sequence_nr(), child.name()), taker)
+
+    def _orphan(self, taker: Site | None, compiled: bool) -> Site:
+        """A node whose forward was not seen: no line, but where its result was taken as caller."""
+        if taker is None:
+            return self._site("", None, "backward", OFF, compiled)
+        site = self._orphans.get((taker, compiled))
+        if site is None:
+            caller = f"{taker.file}:{taker.line}" if taker.file else ""
+            site = self._orphans[taker, compiled] = Site(
+                taker.module, "", 0, "backward", *OFF, caller=caller, compiled=compiled
+            )
+        return site
 
     def _joined(self, origin: Site, own: Site) -> Site:
         key = (origin, own)

@@ -196,6 +196,15 @@ class _Function:
         functools.update_wrapper(self, patch.original)
 
     @property
+    def __class__(self) -> type:
+        return type(self._patch.original)  # `isinstance` and `inspect` take it for the function
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_patch":  # not there yet
+            raise AttributeError(name)
+        return getattr(self._patch.original, name)
+
+    @property
     def __call__(self) -> Any:
         # C looks `__call__` up first and calls the result then: this frame is gone by that time.
         if not self._patch.live:

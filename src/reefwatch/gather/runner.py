@@ -95,6 +95,24 @@ def leave_to_python(program: Program) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *flags, program.target, *program.args])
 
 
+def complaint(program: Program) -> str:
+    """Why a script does not compile, in the words of `compile`; "" when it cannot be read again."""
+    import warnings
+    from traceback import format_exception_only
+
+    if not os.path.isfile(program.target):
+        return ""
+    try:
+        with open(program.target, "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(file.read(), _absolute(program.target), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return "".join(format_exception_only(type(error), error))
+    except Exception:
+        pass
+    return ""
+
+
 def run(program: Program) -> Ending:
     """Run it to its end, non-daemon threads included, and print what python would print.
 
@@ -125,7 +143,7 @@ def _ending(error: BaseException | None, forked: bool) -> Ending:
     if error is None:
         return Ending(0, forked=forked)
     started = not _never_began(error)
-    words = in_words(error)
+    words = in_words(error, _WHOLE)
     code = tracebacks.show(error)
     if isinstance(error, SystemExit) and code == 0:
         return Ending(0, forked=forked)
@@ -134,7 +152,8 @@ def _ending(error: BaseException | None, forked: bool) -> Ending:
         if isinstance(error, (SystemExit, KeyboardInterrupt))
         else tracebacks.in_text(error, words)
     )
-    return Ending(code, words, isinstance(error, KeyboardInterrupt), started, forked, trace)
+    short = words[:_SHORT]
+    return Ending(code, short, isinstance(error, KeyboardInterrupt), started, forked, trace)
 
 
 _keep: list[ModuleType | None] = []
@@ -240,10 +259,14 @@ def _never_began(error: BaseException) -> bool:
     return link is not None and link.tb_frame.f_code.co_name == "_run_module_as_main"
 
 
-def in_words(error: BaseException) -> str:
-    """The exception as one line for the record; the class alone when it cannot say itself."""
+_SHORT, _WHOLE = 500, 60_000
+"""Characters of an exception in a record; and beside it, where what it tells of children counts."""
+
+
+def in_words(error: BaseException, most: int = _SHORT) -> str:
+    """The exception's class and message; the class alone when it cannot say itself."""
     try:
-        return f"{type(error).__name__}: {error}"[:500]
+        return f"{type(error).__name__}: {error}"[:most]
     except Exception:  # the user's own __str__
         return type(error).__name__
 

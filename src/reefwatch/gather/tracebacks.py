@@ -144,7 +144,7 @@ _LINKS = {
 }
 
 
-def in_text(error: BaseException, words: str) -> str:
+def in_text(error: BaseException, words: str = "") -> str:
     """The traceback of an exception and its chain, without source lines; "" when it cannot be had.
 
     Nothing of the user's is called: an exception of a class with a `__str__` of its own is told by
@@ -164,7 +164,7 @@ def in_text(error: BaseException, words: str) -> str:
         parts: list[str] = []
         for one, link in reversed(chain):
             parts += _frames(one.__traceback__)
-            parts.append(words if one is error else _named(one))
+            parts.append(words if one is error and words else _named(one))
             if link is not None:
                 parts.append(_LINKS[link])
         return "\n".join(parts)
@@ -191,4 +191,4 @@ def _named(error: BaseException) -> str:
         else f"{kind.__module__}.{kind.__qualname__}"
     )
     own = any(isinstance(vars(base).get("__str__"), FunctionType) for base in kind.__mro__)
-    return name if own else f"{name}: {error}"[:2000]
+    return name if own else f"{name}: {error}"[:20_000]

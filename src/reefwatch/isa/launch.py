@@ -75,7 +75,11 @@ def run(
     if translation.refusals:
         return Result(refused=list(translation.refusals))
     shape = _grid(grid)
-    arena, kernarg, placed = _arguments(parsed, args)
+    sizes = {
+        "block_count": shape,
+        "group_size": ((warps or parsed.waves) * translation.generation.wave, 1, 1),
+    }
+    arena, kernarg, placed = _arguments(parsed, args, sizes)
     watching = Observers([ALL[name]() for name in observers])
     fixed = parsed.descriptor.get("group_segment_fixed_size", 0)
     seed = None if schedule == "lockstep" else int(schedule)
@@ -99,7 +103,9 @@ def _grid(grid: Sequence[int]) -> tuple[int, int, int]:
     return axes[0], axes[1], axes[2]
 
 
-def _arguments(program: Program, args: Sequence[Any]) -> tuple[Arena, int, list[_Placed]]:
+def _arguments(
+    program: Program, args: Sequence[Any], sizes: dict[str, tuple[int, int, int]]
+) -> tuple[Arena, int, list[_Placed]]:
     """Memory with all buffers, the address of the argument block, and each array's place."""
     arena = Arena()
     size = program.descriptor.get("kernarg_size", 0)
@@ -114,7 +120,7 @@ def _arguments(program: Program, args: Sequence[Any]) -> tuple[Arena, int, list[
         elif at < len(args):
             data = _scalar_bytes(args[at], place, at)
         else:
-            data = _hidden(arena, place)
+            data = _hidden(arena, place, sizes)
         block[place.offset : place.offset + place.size] = data
     block += bytes(-len(block) % 64)  # a scalar load may be wider than what it needs
     kernarg = arena.add("the argument block", np.frombuffer(bytes(block), np.uint8), read_only=True)
@@ -174,8 +180,11 @@ def _place_group(arena: Arena, group: list[tuple[int, int, int, Any]]) -> list[t
     return [(at, _Placed(region, first - start, array)) for first, _, at, array in group]
 
 
-def _hidden(arena: Arena, place: Argument) -> bytes:
-    """Arguments beyond the given ones: scratch areas that Triton adds, a buffer each."""
+def _hidden(arena: Arena, place: Argument, sizes: dict[str, tuple[int, int, int]]) -> bytes:
+    """Arguments beyond the given ones: scratch areas that Triton adds, and sizes of the launch."""
+    name, _, axis = place.kind.removeprefix("hidden_").rpartition("_")
+    if name in sizes:
+        return sizes[name]["xyz".index(axis)].to_bytes(place.size, "little")
     if place.kind == "global_buffer":
         return struct.pack("<Q", arena.add("a hidden scratch buffer", np.zeros(256, np.uint8)))
     return bytes(place.size)

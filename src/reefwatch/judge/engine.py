@@ -156,15 +156,31 @@ def _least(coverages: Iterable[tuple[Coverage, ...]]) -> tuple[Coverage, ...]:
 def fitting(records: Sequence[Record]) -> tuple[Check, ...]:
     """The checks that can say something of these records.
 
-    A profiler trace and a watched run have no fact in common, so neither is judged by the other's
-    checks.
+    A profiler trace, a trial of several ranks, a check of a resumption and a watched run have no
+    fact in common, so none is judged by the checks of another. What compares ranks is for several
+    of them; kernels are judged where their launches were looked at.
     """
-    traced = any(record.header.get("kind") == "trace" for record in records)
-    return tuple(check for check in load() if _of_trace(check) == traced)
+    kinds = {str(record.header.get("kind", "")) for record in records}
+    kind = next((kind for kind in _APART if kind in kinds), "")
+    fits = {kind}
+    if not kind and any(record.world > 1 for record in records):
+        fits.add("ranks")
+    launched = any(name.startswith("kernels.") for record in records for name in record.facts)
+    return tuple(
+        check
+        for check in load()
+        if _kind(check) in fits and (launched or check.contract != "kernels")
+    )
 
 
-def _of_trace(check: Check) -> bool:
-    return any(name.startswith("trace.") for name in check.needs)
+_APART = ("trace", "dist", "resume")
+"""Kinds of records with checks of their own, whose facts begin with the kind's name."""
+
+
+def _kind(check: Check) -> str:
+    """The kind of record that a check is about, by the facts that it needs."""
+    heads = {name.partition(".")[0] for name in check.needs}
+    return next((kind for kind in (*_APART, "ranks") if kind in heads), "")
 
 
 def judge(

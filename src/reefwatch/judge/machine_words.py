@@ -9,6 +9,8 @@ from reefwatch.core.fact import Evidence, Grade
 from reefwatch.core.record import Case
 
 AMD = "machine.amd"
+PASSED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
+"""Drivers that hold a card for a virtual machine."""
 GPU: dict[str, Any] = {
     "index": 0, "node": 1, "slot": "0000:03:00.0", "name": "AMD Radeon RX 7900 XTX",
     "gfx": "gfx1100", "gfx_from": "KFD", "integrated": False, "driver": "amdgpu", "card": "card0",
@@ -38,9 +40,13 @@ def known(value: Any) -> Any:
 
 
 def devices(case: Case) -> Sequence[Mapping[str, Any]]:
-    """The devices of the machine."""
+    """The devices of the machine that are to compute here.
+
+    A card that is held for a virtual machine, beside one that computes, is meant to be.
+    """
     found: Sequence[Mapping[str, Any]] = case.value("machine.gpus")
-    return found
+    ours = [gpu for gpu in found if gpu["driver"] not in PASSED]
+    return ours if any(gpu["node"] is not None for gpu in ours) else found
 
 
 def shown(case: Case) -> list[Mapping[str, Any]]:

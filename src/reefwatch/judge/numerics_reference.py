@@ -99,7 +99,16 @@ def rows(case: Case, phases: Iterable[str] = (), *, first: bool | None = None) -
 
 
 def limit(case: Case, one: Mapping[str, Any], part: str) -> float:
-    """How far this row may be off, relative: from the measured noise where there is some."""
+    """How far this row may be off, relative: from the measured noise where there is some.
+
+    Norms also by what elements without a gradient may drift under an optimizer such as Adam; the
+    values told leave those elements out (measure/soft.py).
+    """
+    drift = 0.0 if part == "value" else float(one.get("drift") or 0.0)
+    return _limit(case, one, part) + drift
+
+
+def _limit(case: Case, one: Mapping[str, Any], part: str) -> float:
     told = case.value("numerics.reference")
     noise = one.get("noise") or {}
     floor = FLOORS.get(one["dtype"], FLOORS["f32"]).limit
@@ -143,7 +152,7 @@ def _of(noise: Mapping[str, Any], part: str) -> float:
 
 def beyond(case: Case, one: Mapping[str, Any]) -> tuple[str, float, float]:
     """(what is off: value, slice, norm, finite or ""; how far; how far it may be)."""
-    if one["problem"] or not one["matched"]:
+    if one["problem"] or not one["matched"] or "value" not in one:
         return "", 0.0, 0.0
     if one["bad"]:
         return "finite", 1.0, 0.0

@@ -81,6 +81,25 @@ def place(one: Mapping[str, Any]) -> Place:
     return Place(one["module"], one["op"], one["file"], one["line"], one["step"])
 
 
+AGAIN = {
+    "same": "run again on the same inputs it was wrong in the same bits: not of the moment",
+    "right": "run again on the same inputs it was right: of the moment (a bit that flipped, a "
+    "race, a buffer that was used too early)",
+    "other": "run again on the same inputs it was wrong in another way: a race, or memory that "
+    "nobody wrote",
+}
+ELSEWHERE = {
+    "right": "the CPU computes it right in the same dtype: the kernel of this device is at fault",
+    "wrong": "the CPU gives it wrong too in the same dtype: the software that both share is",
+}
+
+
+def cause(one: Mapping[str, Any]) -> str:
+    """What a second run of the op showed, in words; empty when there was none."""
+    parts = (AGAIN.get(one.get("again", "")), ELSEWHERE.get(one.get("elsewhere", "")))
+    return "; ".join(part for part in parts if part)
+
+
 def finding(group: list[Mapping[str, Any]], message: str, *evidence: Evidence, why: str) -> Finding:
     """One finding for an op that is wrong at some places."""
     worst = group[0]
@@ -90,7 +109,7 @@ def finding(group: list[Mapping[str, Any]], message: str, *evidence: Evidence, w
         evidence,
         place(worst),
         claimed="each op computes what it is defined to compute",
-        why=why,
+        why="; ".join(part for part in (why, cause(worst)) if part),
         fix="run the op alone on the same inputs and on another device; if it stays wrong there is "
         "a kernel to report: the record has the shapes, the element and both values",
         names=tuple(places[:MOST]) if len(places) > 1 else (),

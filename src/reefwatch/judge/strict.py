@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reefwatch.judge.dist_breaches import breach_message as _dist
 from reefwatch.judge.loop_breaches import breach_message as _loop
 from reefwatch.judge.precision_claims import breach_message, breaks_region, slow_breach
 
@@ -20,7 +21,7 @@ def _precision(row: Mapping[str, Any]) -> str | None:
     return breach_message(row) if sure else None
 
 
-HOOKS: dict[str, Hook] = {"precision": _precision, "loop": _loop}
+HOOKS: dict[str, Hook] = {"precision": _precision, "loop": _loop, "dist": _dist}
 """By contract, what says the message for a row that breaks it. Other contracts add theirs here."""
 
 

@@ -6,13 +6,50 @@ elements are not finite, the values at fixed positions, and the L2 norm of each 
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 POSITIONS = 48
 SLICES = 64
 """Slices of an axis that are told one by one; of a longer axis, groups of neighbours."""
+
+
+LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+"""The largest float32."""
+
+
+def narrowed(value: float) -> float:
+    """The value as float32 has it: what is written is what is compared."""
+    kept: float = struct.unpack("<f", struct.pack("<f", min(value, LARGEST)))[0]
+    return kept
+
+
+def packed(sketch: Mapping[str, Any]) -> dict[str, Any]:
+    """The sketch with its lists of numbers as base64 of their bytes (float32, f64 for f64)."""
+    kind = "d" if sketch.get("dtype") == "f64" else "f"
+    texts = {
+        part: base64.b64encode(struct.pack(f"<{len(values)}{kind}", *values)).decode()
+        for part in ("at", "slices")
+        if isinstance(values := sketch.get(part), list)
+    }
+    return {**sketch, **texts}
+
+
+def unpacked(sketch: Mapping[str, Any]) -> dict[str, Any]:
+    """The sketch as `packed` had it. Raises ValueError for what is none."""
+    size, kind = (8, "d") if sketch.get("dtype") == "f64" else (4, "f")
+    made = dict(sketch)
+    for part in ("at", "slices"):
+        text = made.get(part)
+        if isinstance(text, str):
+            raw = base64.b64decode(text, validate=True)
+            if len(raw) % size:
+                raise ValueError(f"{part}: {len(raw)} bytes")
+            made[part] = list(struct.unpack(f"<{len(raw) // size}{kind}", raw))
+    return made
 
 
 def positions(count: int) -> list[int]:
@@ -60,7 +97,19 @@ def distance(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
             if off > worst:
                 worst, where = off, place
     norm = abs(one["norm"] - two["norm"]) / scale if one["norm"] or two["norm"] else 0.0
-    return {"value": value, "norm": norm, "slice": worst, "at": where, "bad": False}
+    known = {"value": value, "norm": norm, "slice": worst, "at": where, "bad": False}
+    return {**known, **_farthest(one, two)} if apart else known
+
+
+def _farthest(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    """`index` of the told element that is farthest off, and the `pair` of values there."""
+    pairs = list(zip(one["at"], two["at"], strict=True))
+    number = max(range(len(pairs)), key=lambda n: abs(pairs[n][0] - pairs[n][1]))
+    flat, index = positions(math.prod(one["shape"]))[number], []
+    for length in reversed(one["shape"]):
+        index.append(flat % length)
+        flat //= length
+    return {"index": index[::-1], "pair": list(pairs[number])}
 
 
 def same_kind(one: Mapping[str, Any], two: Mapping[str, Any]) -> str:

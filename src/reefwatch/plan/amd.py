@@ -13,6 +13,7 @@ from reefwatch.plan.sets import Conflict, Pin, Plan, Row, Wishes
 
 Table = Mapping[str, Any]
 _CDNA = ("gfx908", "gfx90a", "gfx942", "gfx950")
+FAILURE = "reported to fail:"
 _SDK = (7, 9)
 """From here on ROCm is the Core SDK, and its wheels are separate from torch's."""
 
@@ -92,7 +93,7 @@ def assemble(
         environment["HSA_OVERRIDE_GFX_VERSION"] = targets.version(near or wishes.gfx)
         unset = []
     ground = libraries.Ground("amd", wishes.gfx, build.torch, build.rocm, wishes.python)
-    remarks = _regressions(build, wishes.gfx, rocm)
+    remarks = [*_failures(build, wishes), *_regressions(build, wishes.gfx, rocm)]
     for name in wishes.libraries:
         fitted = libraries.fit(name, ground, libs)
         if isinstance(fitted, Conflict):
@@ -261,6 +262,15 @@ def _family(build: Build, gfx: str) -> tuple[str, ...]:
             f"amd-torchvision-device-{gfx}",
         ]
     return tuple(names)
+
+
+def _failures(build: Build, wishes: Wishes) -> list[str]:
+    """Reports of this very build failing on this card (and Python, where the report names one)."""
+    return [
+        f"{FAILURE} {row['words']} [{row['source']}]"
+        for row in build.row.get("failures", ())
+        if row["gfx"] == wishes.gfx and wishes.python in ("", row.get("python", wishes.python))
+    ]
 
 
 def _regressions(build: Build, gfx: str, rocm: Table) -> list[str]:

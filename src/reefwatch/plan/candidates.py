@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from reefwatch.data import targets
@@ -44,7 +45,9 @@ class Build:
         return ".".join(self.rocm.split(".")[:2])
 
 
+@lru_cache(maxsize=4096)
 def number(version: str) -> tuple[int, ...]:
+    """`2.13.0+rocm7.2` as (2, 13, 0)."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))
 
 

@@ -12,7 +12,8 @@ from reefwatch.data import targets
 from reefwatch.plan.sets import Conflict, Wishes
 
 _NVIDIA = re.compile(
-    r"\b(nvidia|geforce|quadro|tesla|rtx|gtx|(?:h|a|b|l|v|t|gh|gb)\d{1,3}s?)\b", re.IGNORECASE
+    r"\b(?:nvidia|geforce|quadro|tesla|[rg]tx(?=\d|\b)|(?:h|a|b|l|v|t|gh|gb)\d{1,3}s?\b)",
+    re.IGNORECASE,
 )
 _NOISE = re.compile(r"\b(amd|radeon|instinct|graphics|pro|ai|gpu)\b|[^a-z0-9]+")
 

@@ -130,8 +130,6 @@ def _refused(name: str, ground: Ground, row: Table) -> Conflict | None:
         cdna = name == "xformers" and ground.gfx in ("gfx90a", "gfx942")
         if not cdna:
             return Conflict("library", f"{name} does not work on {ground.gfx}: {note}")
-    if name == "bitsandbytes":
-        return _bitsandbytes(ground, row)
     if name == "flash-attn" and not (ground.gfx in row["archs_ck"] or _rdna(ground.gfx)):
         return Conflict("library", f"flash-attn has no backend for {ground.gfx}")
     return None
@@ -141,23 +139,19 @@ def _rdna(gfx: str) -> bool:
     return len(gfx) == 7
 
 
-def _bitsandbytes(ground: Ground, row: Table) -> Conflict | None:
-    def minor(text: str) -> str:
-        return ".".join(text.split(".")[:2])
-
-    wheels = {minor(one["rocm"]): one for one in row["rocm_wheels"]}
-    one = wheels.get(minor(ground.rocm))
+def _carries(ground: Ground, row: Table, version: str) -> str:
+    """Why the wheel of a version has nothing for this ROCm and card; empty when it has."""
+    wheels = {one["rocm"]: one for one in row["rocm_wheels"] if one["version"] == version}
+    one = wheels.get(".".join(ground.rocm.split(".")[:2]))
     if one is None:
-        have = ", ".join(sorted(wheels, key=number))
-        return Conflict(
-            "library",
-            f"bitsandbytes has no library for ROCm {ground.rocm}: its wheel has those for {have}",
+        have = ", ".join(sorted(wheels, key=number)) or "none"
+        return (
+            f"bitsandbytes has no library for ROCm {ground.rocm}: its wheel {version} has those "
+            f"for {have}"
         )
     if not any(targets.runs_on(name, ground.gfx) for name in one["archs"]):
-        return Conflict(
-            "library", f"bitsandbytes for ROCm {one['rocm']} carries no code for {ground.gfx}"
-        )
-    return None
+        return f"bitsandbytes {version} for ROCm {one['rocm']} carries no code for {ground.gfx}"
+    return ""
 
 
 def _pinned(name: str, ground: Ground, row: Table) -> Library | Conflict:
@@ -174,6 +168,11 @@ def _pinned(name: str, ground: Ground, row: Table) -> Library | Conflict:
             f"no {name} that is known fits torch {ground.torch} on Python "
             f"{ground.python or '(any)'}: it asks for {asks}",
         )
+    if name == "bitsandbytes" and ground.vendor == "amd":
+        lacks = [_carries(ground, row, one["version"]) for one in fitting]
+        if all(lacks):
+            return Conflict("library", lacks[0])
+        fitting = [one for one, why in zip(fitting, lacks, strict=True) if not why]
     version = fitting[0]["version"]
     status = row["gfx1100"]
     sure = "sourced"

@@ -10,6 +10,8 @@ from reefwatch.plan.candidates import number
 from reefwatch.plan.sets import Conflict, Pin, Plan, Row, Wishes
 
 Table = Mapping[str, Any]
+_CUDA = "https://pypi.org/simple"
+"""The torch of PyPI is a CUDA build."""
 _CPU = "https://download.pytorch.org/whl/cpu"
 
 
@@ -38,7 +40,7 @@ def solve(wishes: Wishes, torch: Table, libs: Table, asof: str) -> Plan | Confli
         )
     first: Conflict | None = None
     for row in fitting:
-        made = _assemble(row, wishes, libs, asof)
+        made = assemble(row, wishes, libs, asof)
         if isinstance(made, Plan):
             return made
         first = first or made
@@ -54,7 +56,8 @@ def _python(row: Table, python: str) -> bool:
     return not python or python in row["python"] or row["python"] == ["unknown"]
 
 
-def _assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conflict:
+def assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conflict:
+    """The set around one release of torch."""
     tag = "+cpu" if wishes.vendor == "cpu" else ""
     version, source = row["version"], "PyTorch's version table"
     pins = [Pin("torch", version + tag, True)]
@@ -103,7 +106,8 @@ def _assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conf
         rows.append(fitted.row)
         pins += [fitted.pin] if fitted.pin else []
         remarks += [fitted.remark] if fitted.remark else []
-    index = _CPU if wishes.vendor == "cpu" else ""
+    # said by name: pip may be set up with an index of CPU or ROCm wheels
+    index = _CPU if wishes.vendor == "cpu" else _CUDA
     if wishes.source:
         index = "" if wishes.source == "pip" else wishes.source
     return Plan(wishes, tuple(rows), tuple(pins), index, remarks=tuple(remarks), asof=asof)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from reefwatch.plan import amd, cards, libraries, other, systems
+from reefwatch.plan import amd, cards, libraries, nearest, other, systems
 from reefwatch.plan.candidates import Build, builds, kernels, number
 from reefwatch.plan.sets import ORDER, Conflict, Plan, Wishes
 
@@ -23,62 +24,31 @@ class Tables:
     torch: Table
     libs: Table
 
+    @cached_property
+    def builds(self) -> tuple[Build, ...]:
+        """Every torch build for AMD, of both channels."""
+        return tuple(builds(self.torch))
+
     @property
     def asof(self) -> str:
         return str(min(table["asof"] for table in (self.gpus, self.rocm, self.torch, self.libs)))
 
 
 def solve(wishes: Wishes, tables: Tables) -> Plan | Conflict:
-    """One set, or the conflict with the nearest set that is possible.
-
-    Nearest gives up one wish: libraries one by one, then the channel and ROCm, the torch, the
-    Python, and at last all of these.
-    """
-    said = _solve(wishes, tables)
+    """One set, or the conflict with the nearest set that is possible (see `nearest`)."""
+    known = cards.resolve(wishes, tables.gpus)
+    resolved = wishes if isinstance(known, Conflict) else known
+    said = known if isinstance(known, Conflict) else _solve(known, tables)
     if isinstance(said, Plan):
         return said
-    for changed, weaker in _weaker(wishes):
-        near = _solve(weaker, tables)
-        if isinstance(near, Plan):
-            return said.with_nearest(near, changed)
-    return said
+    near = nearest.nearest(resolved, tables, _best_first)
+    return said if near is None else said.with_nearest(near[1], near[0])
 
 
-def _weaker(wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
-    for name in wishes.libraries:
-        rest = tuple(one for one in wishes.libraries if one != name)
-        yield f"without {name}", replace(wishes, libraries=rest)
-    if wishes.rocm or wishes.channel:
-        yield "with another ROCm or channel", replace(wishes, rocm="", channel="")
-    if wishes.torch:
-        yield "with another torch", replace(wishes, torch="")
-        yield "with another torch and ROCm", replace(wishes, torch="", rocm="", channel="")
-    if wishes.python:
-        yield "with another Python", replace(wishes, python="")
-        yield (
-            "with another Python, torch and ROCm",
-            replace(wishes, python="", torch="", rocm="", channel=""),
-        )
-    if wishes.libraries:
-        yield "without the libraries", replace(wishes, libraries=())
-        yield (
-            "without the libraries, with another torch and ROCm",
-            replace(wishes, libraries=(), torch="", rocm="", channel=""),
-        )
-    linux = "" if wishes.os and systems.read(wishes.os) is None else wishes.os
-    if linux != wishes.os:
-        yield "on Ubuntu 24.04", replace(wishes, os="ubuntu-24.04")
-    cpu = replace(wishes, vendor="cpu", gpu="cpu", gfx="", rocm="", channel="", libraries=())
-    yield "on the CPU", replace(cpu, os=linux)
-    yield "on the CPU with another torch and Python", replace(cpu, os=linux, torch="", python="")
-
-
-def _solve(wishes: Wishes, tables: Tables) -> Plan | Conflict:
-    known = cards.resolve(wishes, tables.gpus)
-    if isinstance(known, Conflict):
-        return known
-    if known.os and systems.read(known.os) is None:
-        return Conflict("system", f"{known.os!r} is no Linux system: only Linux is supported")
+def _solve(known: Wishes, tables: Tables) -> Plan | Conflict:
+    wrong = systems.wrong(known.os, tables.rocm["release"]) if known.os else ""
+    if wrong:
+        return Conflict("system", wrong)
     if known.python and not re.fullmatch(r"3\.\d{1,2}", known.python):
         return Conflict("python", f"{known.python!r} is no Python such as 3.12")
     if known.vendor != "amd":
@@ -87,7 +57,7 @@ def _solve(wishes: Wishes, tables: Tables) -> Plan | Conflict:
 
 
 def _amd(wishes: Wishes, tables: Tables) -> Plan | Conflict:
-    every = list(builds(tables.torch))
+    every = list(tables.builds)
     releases: Sequence[Table] = tables.rocm["release"]
     steps = (
         ("torch", lambda b: amd.torch_fits(b, wishes.torch)),
@@ -120,7 +90,9 @@ def _amd(wishes: Wishes, tables: Tables) -> Plan | Conflict:
 
 
 def _best_first(pair: tuple[Build, Plan]) -> tuple[Any, ...]:
-    """Native kernels, then certainty of what decides, then AMD's word on the system, then age."""
+    """No failure that was reported, native kernels, then certainty of what decides, then AMD's word
+    on the system, then age.
+    """
     build, plan = pair
     row = plan.row("kernels")
     override = "HSA_OVERRIDE_GFX_VERSION" in plan.environment
@@ -131,7 +103,8 @@ def _best_first(pair: tuple[Build, Plan]) -> tuple[Any, ...]:
     python = 0 if build.python else 1
     age = tuple(-part for part in number(build.torch))
     rocm = tuple(-part for part in number(build.rocm))
-    return override, preview, sure, python, listed, age, build.channel != "upstream", rocm
+    fails = any(remark.startswith(amd.FAILURE) for remark in plan.remarks)
+    return fails, override, preview, sure, python, listed, age, build.channel != "upstream", rocm
 
 
 def _short(build: Build, plan: Plan) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
 
 _NAMES = {
     "ubuntu": "Ubuntu",
@@ -56,19 +59,84 @@ def listed(system: System, lists: Iterable[str]) -> str | None:
     """
     if not system.name:
         return None
-    short = system.name.split()[0]
+    for version in _versions(system.name, lists):
+        if _fits(system.version, version.replace(" SP", ".")):
+            return f"{system.name} {version}"
+    return None
+
+
+def _versions(name: str, lists: Iterable[str]) -> Iterator[str]:
+    """The versions of a system in a list, as AMD writes them."""
+    short = re.compile(rf"\b{re.escape(name.split()[0])}\b")
     for row in lists:
         for part in re.split(r";|:", row):
-            if not re.search(rf"\b{re.escape(short)}\b", part):
-                continue
-            after = part[re.search(rf"\b{re.escape(short)}\b", part).end() :]  # type: ignore[union-attr]
-            versions = re.findall(
-                r"(?<![\w.-])\d+(?:\.\d+)*(?:\s+SP\d)?", re.sub(r"\([^)]*\)", "", _own(after))
-            )
-            for version in versions:
-                if _fits(system.version, version.replace(" SP", ".")):
-                    return f"{system.name} {version}"
-    return None
+            found = short.search(part)
+            if found is not None:
+                own = re.sub(r"\([^)]*\)", "", _own(part[found.end() :]))
+                yield from re.findall(r"(?<![\w.-])\d+(?:\.\d+)*(?:\s+SP\d)?", own)
+
+
+def wrong(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
+    """Why a system cannot be planned for: no Linux, a slip of the pen, or none that there can be.
+
+    What AMD merely does not list can be; a version older than all that it lists cannot.
+    """
+    system = read(text)
+    if system is None:
+        if re.match(r"\s*(?:win|mac|darwin|osx|freebsd|android|ios)", text, re.IGNORECASE):
+            return f"{text!r} is no Linux system: only Linux is supported"
+        close = near(text, releases)
+        hint = f"; near: {close}" if close else f"; known: {', '.join(KNOWN[:6])} ..."
+        return f"{text!r} is no system that the tables know{hint}"
+    have = _known(system.name, releases)
+    if not have or not system.version:
+        return ""
+    asked, least, most = _number(system.version), have[0], have[-1]
+    words = f"{system.name} {system.version}"
+    if asked < least[: len(asked)]:
+        return (
+            f"{words} is older than all that AMD lists for ROCm: from {system.name} {_text(least)}"
+        )
+    months = system.name == "Ubuntu" and len(asked) > 1 and asked[1] not in (4, 10)
+    if months or asked[0] > most[0] + 1:
+        return f"there is no {words}; the tables know {system.name} {_text(least)} to {_text(most)}"
+    return ""
+
+
+def near(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
+    """The nearest system that can be: of the same name, else of a name that is spelt alike."""
+    system = read(text)
+    if system is None:
+        low = re.sub(r"[\s_:]+", "-", text.strip().lower())
+        close = get_close_matches(low, (*KNOWN, *_OTHERS), n=1, cutoff=0.7)
+        return close[0] if close else ""
+    asked = _number(system.version)
+    have = _known(system.name, releases)
+    if not have or not asked:
+        return ""
+    best = have[0] if asked < have[0] else have[-1]
+    own = [name for name in KNOWN if (one := read(name)) is not None and one.name == system.name]
+    fits = [name for name in own if _number(name.rpartition("-")[2]) == best[: name.count(".") + 1]]
+    return fits[0] if fits else ""
+
+
+def _known(name: str, releases: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], ...]:
+    """All versions of a system that any release lists, oldest first."""
+    return _of(name, tuple(row for release in releases for row in release["os"])) if name else ()
+
+
+@lru_cache(maxsize=64)
+def _of(name: str, lists: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(sorted({_number(version) for version in _versions(name, lists)}))
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part[:6]) for part in re.findall(r"\d+", version))
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(f"{part:02d}" if n == 1 and version[0] > 18 else str(part)
+                    for n, part in enumerate(version))  # fmt: skip
 
 
 def _own(text: str) -> str:

@@ -42,16 +42,28 @@ VERBS = (
         "trace", "audit a profiler trace taken anywhere; classify kernel names", _COMMANDS + "trace"
     ),
     Verb("compare", "two references, any devices: where do they part", _COMMANDS + "compare"),
-    Verb("bisect", "the first environment that leaves the reference, and the op"),
-    Verb("resume-check", "does save, load, continue equal the uninterrupted run"),
+    Verb(
+        "bisect",
+        "the first environment that leaves the reference, and the op",
+        _COMMANDS + "bisect",
+    ),
+    Verb(
+        "resume-check",
+        "does save, load, continue equal the uninterrupted run",
+        _COMMANDS + "resume_check",
+    ),
     Verb(
         "compile-check",
         "does compiled code compute what the model says",
         _COMMANDS + "compile_check",
     ),
-    Verb("kernels", "Triton kernels on a virtual AMD GPU, against independent witnesses"),
+    Verb(
+        "kernels",
+        "Triton kernels on a virtual AMD GPU, against independent witnesses",
+        _COMMANDS + "kernels",
+    ),
     Verb("triage", "from an error log to the layer that failed and the fix", _COMMANDS + "triage"),
-    Verb("dist", "collectives and parallel training do what they promise"),
+    Verb("dist", "collectives and parallel training do what they promise", _COMMANDS + "dist"),
     Verb("ci", "workflow files for ROCm runners; an upstream suite under watch", _COMMANDS + "ci"),
 )
 """All verbs of the product, in the order of the help."""

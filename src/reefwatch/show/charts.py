@@ -88,7 +88,8 @@ def drawable(value: Any) -> float | None:
 
 def charts(record: Record, most: int = POINTS) -> list[Chart]:
     """Every chart for which the record has values."""
-    made = [_step_time(record, most), _loss(record, most), *_samples(record, most)]
+    made = [_step_time(record, most), _loss(record, most), _followed(record, most)]
+    made += _samples(record, most)
     return [chart for chart in made if chart is not None]
 
 
@@ -131,7 +132,7 @@ def _step_time(record: Record, most: int) -> Chart | None:
     if above:
         longest = words.seconds(highest)
         remark = f"{words.several(above, 'step')} above the axis, the longest {longest}"
-    return _chart(
+    return draw(
         "Step time",
         _told_time(record) or f"median {words.seconds(median)}, p95 {words.seconds(p95)}",
         [Line("step time", thin(values, steps, most))],
@@ -187,7 +188,7 @@ def _loss(record: Record, most: int) -> Chart | None:
     remark = f"{words.several(lost, 'value')} not finite, not drawn" if lost else ""
     if len(more) > 1:
         remark += f" ({len(more) - 1} more losses are not drawn)"
-    return _chart(
+    return draw(
         "Loss",
         f"first {words.amount(values[0])}, last {words.amount(values[-1])}",
         [line(kind, number) for kind, number in shown.items()],
@@ -195,6 +196,41 @@ def _loss(record: Record, most: int) -> Chart | None:
         x_name="backward",
         legend=tuple((kind, places[n]) for kind, n in shown.items()) if more else (),
         remark=remark.strip(),
+    )
+
+
+def _followed(record: Record, most: int) -> Chart | None:
+    """The loss beside that of the reference, whose band is drawn around it."""
+    told = mapping(record, "numerics.curve")
+
+    def values(name: str) -> list[float | None]:
+        given = told.get(name)
+        return [drawable(v) for v in given] if isinstance(given, (list, tuple)) else []
+
+    here, there, band = values("here"), values("there"), values("band")
+    if not any(v is not None for v in here) or not any(v is not None for v in there):
+        return None
+    count = min(len(here), len(there))
+    wide = [(band[n] if n < len(band) else None) or 0.0 for n in range(count)]
+    step = max(1, math.ceil(count / most))
+    around = tuple(
+        Point(float(n), v - wide[n], v, v + wide[n])
+        for n in range(0, count, step)
+        if (v := there[n]) is not None
+    )
+    mine = thin(here[:count], [float(n) for n in range(count)], most)
+    if not around or not mine:
+        return None
+    apart = max(
+        (abs(a - b) for a, b in zip(here, there, strict=False) if a is not None and b is not None)
+    )
+    return draw(
+        "Loss beside the reference's",
+        f"at most {words.amount(apart)} apart",
+        [Line("this run", mine, "a"), Line("reference, with its band", around, "b")],
+        words.amount,
+        x_name="backward",
+        legend=(("a", "this run"), ("b", "reference, with its band")),
     )
 
 
@@ -253,7 +289,7 @@ def _sampled(
     if base is not None:
         span = (base, max(point.high for line in lines for point in line.points))
     legend = tuple((line.kind, line.name) for line in lines) if len(lines) > 1 else ()
-    return _chart(
+    return draw(
         title, summary, lines, written, x_name="seconds", span=span, legend=legend, remark=remark
     )
 
@@ -301,7 +337,7 @@ def ticks(low: float, high: float, count: int = 4) -> list[float]:
     return found
 
 
-def _chart(
+def draw(
     title: str,
     summary: str,
     lines: list[Line],
@@ -313,6 +349,7 @@ def _chart(
     legend: tuple[tuple[str, str], ...] = (),
     remark: str = "",
 ) -> Chart:
+    """The figure of some lines over numbers."""
     low, high = span or (
         min(point.low for line in lines for point in line.points),
         max(point.high for line in lines for point in line.points),

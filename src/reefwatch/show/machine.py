@@ -22,6 +22,8 @@ _COLORS = {"broken": "1;31", "warning": "33", "errored": "35", "unproven": "36",
 _GIB = 1 << 30
 PLACES = 20
 """Findings of one check that are told; a code base can have hundreds of places."""
+FILES = 80
+"""Scanned files whose targets are told; an environment can have hundreds."""
 
 
 class _Page:
@@ -58,7 +60,9 @@ def render(report: Report, *, color: bool, width: int, ascii: bool = False) -> s
     record = view.first(report)
     where = words.line(record.header.get("root") or "", 200)
     command = words.line(record.header.get("command") or report.command, 40)
-    page.put(f"reefwatch {command}" + (f" --root {where}" if where else ""), style="1")
+    scanned = words.line(str(report.facts.get("scanned", "")), 200)
+    asked = f" --root {where}" if where else f" --scan {scanned}" if scanned else ""
+    page.put(f"reefwatch {command}{asked}", style="1")
     for name, text in _machine(record):
         page.put(f"{name:<9} {words.line(text, 600)}", hang=10)
     page.put("")
@@ -111,9 +115,7 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
         yield f"gpu {number}", _gpu(gpu)
     if len(gpus) > value("cards", len(gpus)):
         yield "cards", f"{value('cards')}: several devices are partitions of one card"
-    nvidia = value("nvidia", {})
-    for name in nvidia.get("cards", ()):
-        yield "gpu", f"{name}, driver {nvidia.get('driver', '?')}"
+    yield from _others(value("other_gpus", ()), value("nvidia", {}))
     if value("kind") == "cpu":
         yield "gpu", "none"
     cpu, memory = value("cpu", {}), value("memory", {})
@@ -122,11 +124,50 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
     yield from _python(value)
     if "port.scanned" in record.facts:
         about = view.mapping(record, "port.scanned")
-        yield "code", f"{about['files']} files, {about['lines']} lines read"
+        guarded = about.get("guarded", 0)
+        more = f"; {guarded} places are guarded, and not told" if guarded else ""
+        yield "code", f"{about['files']} files, {about['lines']} lines read{more}"
+    yield from _codes(record)
     tables = value("tables", {})
     if tables:
         own = f", with {tables['overlay']} laid over" if tables["overlay"] else ""
         yield "tables", f"of {tables['asof']}{own}"
+
+
+def _codes(record: Record) -> Iterator[tuple[str, str]]:
+    """The targets that each scanned binary carries, and those of kernel databases."""
+    rows = [event for event in record.events if event.kind == "codes.file"]
+    for event in rows[:FILES]:
+        found = sorted(event.data["targets"], key=lambda one: (len(one.partition(":")[0]), one))
+        said = ", ".join(found) or "no target"
+        unknown = "; ".join(event.data.get("unknown", ()))
+        yield "code", f"{event.data['path']}: {said}" + (f" ({unknown})" if unknown else "")
+    if len(rows) > FILES:
+        yield "code", f"{len(rows) - FILES} more files with code, all of them with --json"
+    for event in record.events:
+        if event.kind == "codes.database":
+            row = event.data
+            yield "kernels", f"{row['folder']} ({row['library']}): {', '.join(row['targets'])}"
+
+
+def _others(
+    rows: Sequence[Mapping[str, Any]], nvidia: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Cards that are not AMD's: NVIDIA's, and what else drives a screen."""
+    version = nvidia.get("driver", "")
+    for row in rows:
+        driver = row["driver"] if isinstance(row["driver"], str) else row["driver"]["unknown"]
+        driver = f"driver {driver} {version if driver == 'nvidia' else ''}".rstrip()
+        driver = driver.removeprefix("driver ") if not isinstance(row["driver"], str) else driver
+        vendor = row["vendor"] if row["vendor"].isalpha() else f"PCI {row['vendor']}"
+        name = row["name"] or f"{vendor} {row['device']}".rstrip()
+        yield (
+            "gpu" if row["vendor"] == "NVIDIA" else "display",
+            f"{name}, {driver}, at {row['slot']}",
+        )
+    if not any(row["vendor"] == "NVIDIA" for row in rows):
+        for name in nvidia.get("cards", ()):  # a container may show no PCI bus
+            yield "gpu", f"{name}, driver nvidia {version}".rstrip()
 
 
 def _values(record: Record) -> Any:
@@ -163,7 +204,8 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
     if isinstance(name, Mapping):
         candidates = name.get("candidates", ())
         likely = name.get("likely")
-        name = f"one of {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
+        some = "perhaps" if len(candidates) == 1 else "one of"
+        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
         name += f" (by its {gpu['compute_units']} units the first named {likely})" if likely else ""
     parts = [name]
     for field, form in (("gfx", "{}"), ("compute_units", "{} CU"), ("slot", "at {}")):
@@ -171,13 +213,20 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
             parts.append(form.format(gpu[field]))
     memory = gpu["vram"] if not isinstance(gpu["vram"], Mapping) else 0
     if memory:
-        parts.insert(2, f"{memory / _GIB:.1f} GiB")
+        own = f"{memory / _GIB:.1f} GiB"
+        maps = gpu["gtt"] if not isinstance(gpu["gtt"], Mapping) else 0
+        if gpu["integrated"] is True:  # what its programs get is the machine's memory
+            own += " set apart" + (f", up to {maps / _GIB:.1f} GiB of the RAM" if maps else "")
+        parts.insert(2, own)
     if gpu["integrated"] is True:
         parts.append("in the processor")
     if gpu["partition"]:
-        parts.append(f"partition {gpu['partition']['number']}")
+        mode = gpu["partition"].get("mode", "")
+        parts.append(f"partition {gpu['partition']['number']}" + (f" ({mode})" if mode else ""))
     if gpu["node"] is None:
         parts.append("no KFD node seen")
+    if isinstance(gpu["driver"], str) and gpu["driver"] != "amdgpu":
+        parts.append(f"driver {gpu['driver']}")
     return ", ".join(parts)
 
 

@@ -11,8 +11,9 @@ from reefwatch.core.fact import Unknown
 from reefwatch.core.finding import Finding, Outcome, Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import Report
-from reefwatch.show import charts, dtypes, view, words
+from reefwatch.show import bandwidth, charts, dtypes, view, words
 from reefwatch.show.limits import Limits
+from reefwatch.show.parting import parting
 
 
 def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[str, Any]:
@@ -29,7 +30,8 @@ def context(report: Report, pages: Mapping[str, str], limits: Limits) -> dict[st
         "sections": [told.section(section) for section in view.sections(report)],
         "unbroken": _unbroken(report),
         "broken": [told.outcome(o) for o in outcomes if o.verdict is Verdict.BROKEN],
-        "charts": charts.charts(record, limits.points),
+        "charts": [*charts.charts(record, limits.points), *bandwidth.charts(record)],
+        "parting": parting(record, limits),
         "flow": dtypes.flow(record, limits, folder),
         "memory": dtypes.memory(record, limits),
         "ranks": _ranks(report, limits) if len(report.records) > 1 else [],

@@ -22,6 +22,7 @@ FILES = {
 """What each format is called in a folder."""
 _OWN_PYTHON = {"22.04": "3.10", "24.04": "3.12", "26.04": "3.14"}
 """The Python of each Ubuntu."""
+_DEBIAN = {"12": "bookworm", "13": "trixie"}
 _DEVICES = (
     "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render "
     "--ipc=host --shm-size 16G --security-opt seccomp=unconfined"
@@ -68,9 +69,10 @@ def _words(plan: Plan) -> dict[str, Any]:
     wishes, pins = plan["wishes"], plan["pins"]
     rows = {row["what"]: row for row in plan["rows"]}
     python = wishes["python"]
-    image, apt = _image(wishes["os"], python)
+    image, apt, instead = _image(wishes["os"], python)
     return {
         "head": [_line(words) for words in _head(plan)],
+        "instead": instead,
         "system": [_line(words) for words in _system(wishes["vendor"], rows)],
         "python": f"python{python}" if python else "python3",
         "requires": f"=={python}.*" if python else ">=3.10",
@@ -107,12 +109,22 @@ def _system(vendor: str, rows: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def _image(system: str, python: str) -> tuple[str, bool]:
-    """(base image, whether its Python comes from apt). The wheels carry all that computes."""
+def _image(system: str, python: str) -> tuple[str, bool, str]:
+    """(base image, whether its Python comes from apt, what is said when it is another system)."""
     name, _, version = system.partition("-")
     if name == "ubuntu" and _OWN_PYTHON.get(version) and python in ("", _OWN_PYTHON[version]):
-        return f"ubuntu:{version}", True
-    return f"python:{python or '3.12'}-slim", False
+        return f"ubuntu:{version}", True, ""
+    suite = _DEBIAN.get(version.partition(".")[0], "") if name == "debian" else ""
+    image = f"python:{python or '3.12'}-slim-{suite or _DEBIAN['12']}"
+    if suite or not system:
+        return image, False, ""
+    own = _OWN_PYTHON.get(version) if name == "ubuntu" else ""
+    why = f"which has Python {own}" if own else "of which no image with this Python is known here"
+    return (
+        image,
+        False,
+        (f"the image is Debian 12 in place of {system}, {why}; the wheels carry all that computes"),
+    )
 
 
 def text(plan: Plan) -> str:

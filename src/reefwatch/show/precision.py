@@ -17,7 +17,7 @@ def render(report: Report) -> str:
     """The tables as text, without colour."""
     case = Case(view.first(report))
     lines = [*_variants(case), *_time(case), *_recoverable(case, view.cwd(report))]
-    lines += _peak(case, view.cwd(report))
+    lines += [*_peak(case, view.cwd(report)), *_alone(case, view.cwd(report))]
     return "\n".join(lines)
 
 
@@ -148,3 +148,38 @@ def _peak(case: Case, cwd: str) -> Iterator[str]:
         size = words.quantity(row["bytes"], "bytes")
         yield f"  {size:>10}  {row['module'] or 'outside of modules'}  {where}"
     yield ""
+
+
+def _alone(case: Case, cwd: str) -> Iterator[str]:
+    """Timing signatures: each of the costliest ops alone, by dtype."""
+    rows = [event.data for event in case.rows("precision.signature")]
+    if not rows:
+        return
+    yield "costliest ops alone: time in fp32, by the time in bf16 and in fp16"
+    for row in rows:
+        times = row["seconds"]
+        full = f"{times['f32'] * 1e3:.3f} ms" if "f32" in times else "not run"
+        ratios = " ".join(_ratio(row, dtype) for dtype in ("bf16", "f16"))
+        file = words.short_path(row["file"], cwd)
+        where = f"{file}:{row['line']}" if file else row["module"]
+        shapes = " x ".join("[" + ",".join(map(str, one)) + "]" for one in row["shapes"][:2])
+        own = (row["dtype"],) if row["dtype"] in row["ratio"] else tuple(row["ratio"])
+        said = "  as short as a launch: tells nothing" if row["small"] else ""
+        if not said and any(_below(row, dtype) for dtype in own):
+            said = "  below 1: emulated, or a naive kernel"
+        op = row["op"].removeprefix("aten.").removesuffix(".default")
+        what = f"{row['calls']} x {op} {shapes} in {row['dtype']}"
+        yield f"  {full:>12}  {ratios}  {what}  {where}{said}"
+    yield ""
+
+
+def _below(row: Mapping[str, Any], dtype: str) -> bool:
+    """True when the ratio is below 1 by more than the machine's own noise."""
+    noise = max(row["spread"].get(dtype, 0.0), row["spread"].get("f32", 0.0))
+    return bool(row["ratio"][dtype] * 1.1 * (1 + 3 * noise) < 1)
+
+
+def _ratio(row: Mapping[str, Any], dtype: str) -> str:
+    if dtype in row["ratio"]:
+        return f"{dtype} {row['ratio'][dtype]:6.2f}"
+    return f"{dtype} {'no' if dtype in row['errors'] else '?':>6}"

@@ -49,7 +49,9 @@ def text(told: Mapping[str, Any], remarks: Sequence[str] = ()) -> str:
         out += _field("fix", told["fix"])
         for command in told["commands"]:
             out += _raw(f"$ {command}")
-    if told["family"] and told["doctor"]:
+    if told["family"] and told["checks"]:
+        out += _field("look before", f"`reefwatch doctor`: {', '.join(told['checks'])}")
+    elif told["family"] and told["doctor"] not in ("", "none"):
         out += _field("look before", told["doctor"])
     for one in told["also"]:
         if one["what"] in ("reporter", "harmless", "other", "ruled out"):
@@ -123,9 +125,7 @@ def amd(told: Mapping[str, Any], facts: Mapping[str, str], excerpt: str) -> str:
                 "(Optional for Linux users) Output of /opt/rocm/bin/rocminfo --support",
                 _block(facts.get("rocminfo", "")),
             ),
-            *_heading(
-                "Additional Information", "See environment.txt and excerpt.log of this archive."
-            ),
+            *_heading("Additional Information", _more(facts)),
         ]
     )
 
@@ -155,6 +155,14 @@ def _summary(told: Mapping[str, Any]) -> str:
     seen = f"\nSimilar: {', '.join(told['sources'])}" if told["sources"] else ""
     where = f"Layer {told['layer']}, component {told['component'] or 'unknown'}."
     return f"{where} Deciding line:\n`{told['root_line'] or ''}`\n{known}{seen}"
+
+
+def _more(facts: Mapping[str, str]) -> str:
+    found = facts.get("findings", "")
+    said = (
+        f"`reefwatch doctor` on the machine of this report:\n\n{_block(found)}\n\n" if found else ""
+    )
+    return f"{said}See environment.txt, excerpt.log and doctor.json of this archive."
 
 
 def _heading(title: str, said: str) -> list[str]:

@@ -8,16 +8,19 @@ The tensors' layout is the public one of https://github.com/huggingface/safetens
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import math
 import os
+import shutil
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reefwatch.core.errors import UnreadableRecord, UsageError
+from reefwatch.measure.sketches import packed, unpacked
 from reefwatch.store.scan import why
 
 SCHEMA = 1
@@ -44,34 +47,53 @@ class BundleWriter:
             raise UsageError(f"{folder} is there and is no reference: give another place")
         self.folder = folder
         self._new = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        self._new.mkdir(parents=True, exist_ok=True)
         self._about = dict(about)
-        self._rows = open(self._new / ROWS, "w", encoding="utf-8")  # noqa: SIM115
-        self._raw = open(self._new / "raw", "wb")  # noqa: SIM115
+        self._files: tuple[Any, Any] | None = None
         self._where: dict[str, dict[str, Any]] = {}
         self.rows = 0
+
+    def _open(self) -> tuple[Any, Any]:
+        """The files of rows and of raw bytes; made when there is something to write."""
+        if self._files is None:
+            _sweep(self.folder)
+            self._new.mkdir(parents=True, exist_ok=True)
+            rows = open(self._new / ROWS, "w", encoding="utf-8")  # noqa: SIM115
+            raw = open(self._new / "raw", "wb")  # noqa: SIM115
+            self._files = rows, raw
+        return self._files
+
+    def discard(self) -> None:
+        """Leave nothing: what is at the place stays as it is."""
+        if self._files is not None:
+            for file in self._files:
+                file.close()
+            shutil.rmtree(self._new, ignore_errors=True)
+            self._files = None
 
     def about(self, **more: Any) -> None:
         """Add to what the head says."""
         self._about.update(more)
 
     def row(self, data: Mapping[str, Any]) -> None:
-        self._rows.write(json.dumps(data, separators=(",", ":"), allow_nan=True) + "\n")
+        if data.get("sketch") is not None:
+            data = {**data, "sketch": packed(data["sketch"])}
+        self._open()[0].write(json.dumps(data, separators=(",", ":"), allow_nan=True) + "\n")
         self.rows += 1
 
     def tensor(self, name: str, raw: bytes, dtype: str, shape: tuple[int, ...]) -> None:
         """Keep one tensor. Raises ValueError for a dtype that the format has no word for."""
         if dtype not in _NAMES:
             raise ValueError(f"a {dtype} tensor cannot be kept in a reference")
-        begin = self._raw.tell()
-        self._raw.write(raw)
+        file = self._open()[1]
+        begin = file.tell()
+        file.write(raw)
         where = {"dtype": _NAMES[dtype], "shape": list(shape)}
         self._where[name] = {**where, "data_offsets": [begin, begin + len(raw)]}
 
     def close(self) -> None:
         """Finish: all or nothing."""
-        self._rows.close()
-        self._raw.close()
+        for file in self._open():
+            file.close()
         header = json.dumps(self._where, separators=(",", ":")).encode()
         header += b" " * (-len(header) % 8)
         with open(self._new / TENSORS, "wb") as out, open(self._new / "raw", "rb") as raw:
@@ -93,6 +115,14 @@ class BundleWriter:
             self._new.rmdir()
         else:
             os.replace(self._new, self.folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what writers left beside the place that were killed before they were done."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
+        number = left.name.rpartition(".part")[0].rpartition(".")[2]
+        if number.isdigit() and not Path("/proc", number).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 class Bundle:
@@ -117,7 +147,8 @@ class Bundle:
                     row = json.loads(line)
                 except ValueError:
                     row = None
-                if not isinstance(row, dict):
+                row = _row(row)
+                if row is None:
                     raise UnreadableRecord(f"{self.folder / ROWS}: line {number} is no row")
                 yield row
 
@@ -126,16 +157,57 @@ class Bundle:
 
     def tensor(self, name: str) -> tuple[bytes, str, tuple[int, ...]] | None:
         """(bytes, dtype name, shape); None when there is no such tensor."""
-        where = self._where.get(name)
-        if where is None:
-            return None
-        begin, end = where["data_offsets"]
-        with open(self.folder / TENSORS, "rb") as file:
-            file.seek(self._start + begin)
-            raw = file.read(end - begin)
-        if len(raw) != end - begin:
-            raise UnreadableRecord(f"{self.folder / TENSORS}: cut short within {name!r}")
-        return raw, _SIZES[where["dtype"]][0], tuple(where["shape"])
+        return _tensor(self.folder / TENSORS, self._start, self._where, name)
+
+
+class Tensors:
+    """A lone safetensors file that was checked. Raises UnreadableRecord, one line each."""
+
+    def __init__(self, path: Path, most: int = MOST_SIZE) -> None:
+        self.path = path
+        try:
+            size = path.stat().st_size
+            if not path.is_file():
+                raise UnreadableRecord(f"{path}: is no plain file")
+            if size > most:
+                raise UnreadableRecord(f"{path}: {size} bytes, more than --max-size {most}")
+            self._where, self._start = _header(path)
+        except OSError as error:
+            raise UnreadableRecord(f"{path}: {why(error)}") from None
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._where)
+
+    def tensor(self, name: str) -> tuple[bytes, str, tuple[int, ...]] | None:
+        """(bytes, dtype name, shape); None when there is no such tensor."""
+        return _tensor(self.path, self._start, self._where, name)
+
+
+def _tensor(
+    path: Path, start: int, entries: Mapping[str, Any], name: str
+) -> tuple[bytes, str, tuple[int, ...]] | None:
+    where = entries.get(name)
+    if where is None:
+        return None
+    begin, end = where["data_offsets"]
+    with open(path, "rb") as file:
+        file.seek(start + begin)
+        raw = file.read(end - begin)
+    if len(raw) != end - begin:
+        raise UnreadableRecord(f"{path}: cut short within {name!r}")
+    return raw, _SIZES[where["dtype"]][0], tuple(where["shape"])
+
+
+def _row(row: Any) -> Any:
+    """A row with its sketch unpacked; None when it is none."""
+    if not isinstance(row, dict):
+        return None
+    if row.get("sketch") is None:
+        return row
+    try:
+        return {**row, "sketch": unpacked(row["sketch"])}
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _head(folder: Path) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
+_COLON = re.compile("\uff1a ?")
+
 _CLOCK = r"(?P<h>\d{2}):(?P<m>\d{2}):(?P<s>\d{2}(?:[.,]\d+)?)"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _LEVEL = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
@@ -24,7 +26,7 @@ _PREFIXES = tuple(
         r"\[(?P<rank>\d{1,4})\]: ?",
         r"(?P<stream>\[?[\w.-]+\]?)\s+\| ",  # docker compose
         r"(?P<stream>[\w.-]+) \[std(?:err|out)\] ",
-        r">{1,3} (?=\S)",  # quoted, or typed at a prompt
+        r">{1,3} (?=\s*\S)",  # quoted, or typed at a prompt
         # when
         r"\[\s*(?P<boot>\d+\.\d{3,9})\]\s(?:\[\s*[TC]\d+\]\s)?",  # dmesg
         rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<mon>{_MONTH})\s+(?P<d>\d+) {_CLOCK}"
@@ -35,6 +37,7 @@ _PREFIXES = tuple(
         r"(?:Z|[+-]\d{2}:?\d{2})?\]?,?(?: - | \| |:)?\s?",
         rf"\[?(?P<level>[VIWEF])(?P<mo>\d{{2}})(?P<d>\d{{2}}) {_CLOCK}"
         r"\s+(?:\d+ )?[^\]]{1,120}?\] ?",
+        r"\[(?P<level>[VIWEF]) [\w.-]+\.(?:cpp|cc|cu|hip|py):\d+\] ?",  # torch before 2.2
         rf"\(?(?P<level>{_LEVEL})\s+(?P<mo>\d{{2}})-(?P<d>\d{{2}}) {_CLOCK}"
         r"\s*(?:\[[^\]]{1,80}\])?:? ?",  # vLLM
         rf"\[?{_CLOCK}\]?(?: - | \| )?\s",
@@ -79,6 +82,8 @@ def plain(line: str) -> str:
 def clean(line: str) -> Clean:
     """Take a line apart. A prefix may stand before another one, in any order."""
     text = plain(line)
+    if "\uff1a" in text:  # a colon of CJK
+        text = _COLON.sub(": ", text)
     body, stream, level, wall = text, "", "", None
     for _ in range(8):
         first = _ANY.match(body)

@@ -27,6 +27,8 @@ class Candidate:
     match: Match
     root: Sighting
     raised: Raised | None = None
+    lowered: bool = False
+    """A hint only because just a warning told of it."""
 
     @property
     def role(self) -> Role:
@@ -52,8 +54,11 @@ def decide(
     timed = len(scans) > 1 and all(scan.timed for scan in scans)
     found = _candidates(scans, families, timed)
     out: list[tuple[Candidate, str]] = []
+    named = [a for scan in scans for a in scan.archs]
     for one in list(found):
-        why = ruled_out(one.family, machine, [a for scan in scans for a in scan.archs])
+        why = ruled_out(one.family, machine, named)
+        if not why and one.match.chip and not (named or (machine or {}).get("archs")):
+            why = "only on some chips; neither the log nor a machine names one"
         if why:
             found.remove(one)
             out.append((one, why))
@@ -65,7 +70,7 @@ def decide(
         bad = [
             one
             for one in found + errors
-            if one.role not in (Role.HINT, Role.WARNING) and one.match.sure >= NAMED
+            if one.role not in (Role.HINT, Role.WARNING) and (one.match.sure >= NAMED or _cut(one))
         ]
         told = replace(told, failed=bool(bad))
     if chosen is None and not (found or errors):
@@ -82,6 +87,8 @@ def decide(
         ]
     if told.failed and (told.family is None or told.confidence < 0.75) and chosen is not None:
         also += [{"what": "collect", "command": line} for line in _collect(chosen.family)]
+    if chosen is not None and told.failed and told.family is not None:
+        also += [{"what": "doctor", "code": code} for code in chosen.family.checks]
     if told.family is not None and told.confidence < NAMED:
         told = replace(told, family=None)
     return replace(told, also=tuple(also))
@@ -105,14 +112,19 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                     where[name] = min((_placed(hit, timed) for hit in hits), key=lambda h: h.order)
             if all(n in where for n in match.clues) and not any(n in where for n in match.unless):
                 told = [name for name in match.clues if not one.clues[name].context]
-                mild = all(where[name].mild for name in told)
-                if mild and match.role > Role.HINT:  # only a warning said it
+                mild = match.role > Role.HINT and all(where[name].mild for name in told)
+                if mild:  # only a warning said it
                     match = replace(match, role=Role.HINT)
                     if not one.known:
                         match = replace(match, sure=min(match.sure, _MILD))
-                found.append(Candidate(one, match, where[match.root]))
+                found.append(Candidate(one, match, where[match.root], lowered=mild))
                 break  # the first match that holds is the family's best
     return found
+
+
+def _cut(one: Candidate) -> bool:
+    """True for a traceback that the log ends in."""
+    return one.raised is not None and not one.raised.kind and not one.raised.ignored
 
 
 def _placed(hit: Sighting, timed: bool) -> Sighting:
@@ -141,7 +153,7 @@ def _plainer(found: list[Candidate]) -> list[Candidate]:
 
 def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) -> list[Candidate]:
     """The exceptions of which no clue says more: of each stream the last chain, and its root."""
-    told = {(c.root.file, c.root.line) for c in found}
+    told = {(c.root.file, c.root.line): c.role for c in sorted(found, key=lambda c: c.role)}
     made = []
     for scan in scans:
         streams: dict[str, list[tuple[Raised, Sighting]]] = {}
@@ -151,11 +163,22 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             whole = [pair for pair in said if not pair[0].loose] or said
             chain = [pair for pair in whole if pair[0].chain == whole[-1][0].chain]
             raised, place = _root(chain)
-            if any((other.file, other.line) in told for _, other in chain):
+            if (place.file, place.line) in told or any(
+                told.get((other.file, other.line), Role.END) > Role.END for _, other in chain
+            ):
                 continue
-            quiet = raised.ignored or (0 < place.line < scan.progress and len(streams) == 1)
+            quiet = raised.ignored or (len(streams) == 1 and _calm_after(scan, place.line))
             made.append(Candidate(_PYTHON, _match_of(raised, quiet), _placed(place, timed), raised))
     return made
+
+
+def _calm_after(scan: Scan, line: int) -> bool:
+    """True when the run is seen to go on after the line, or to end well."""
+    return scan.went_on(line) >= _SOME or scan.done > line > 0
+
+
+_SOME = 2
+"""Lines of a run going on that a bar drawn again does not make."""
 
 
 def _root(chain: Sequence[tuple[Raised, Sighting]]) -> tuple[Raised, Sighting]:
@@ -193,8 +216,11 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
         one
         for one in _lasting(found, scans)
         if not (one.role in (Role.WARNING, Role.HINT) and calm > one.root.line)
+        and not (one.family.id.startswith("words-") and calm > one.root.line)
         and not (one.family.id == _PYTHON.id and one.role is Role.WARNING)
     ]
+    if any(map(_cut, weighty)):  # something failed; what only warns does not tell what
+        weighty = [c for c in weighty if c.role is not Role.HINT or c.lowered or not c.root.mild]
     if not weighty:
         return None
     top = max(one.role for one in weighty)
@@ -212,6 +238,10 @@ _MANY = 5
 """Lines of a run going on after which what came before them did not end it."""
 
 
+_LONG = 30
+"""Lines of a run going on, up to where the log is cut, after which no error ended it."""
+
+
 def _lasting(found: Sequence[Candidate], scans: Sequence[Scan]) -> list[Candidate]:
     """Without errors that the run went on after: to another one, or to an end that says done."""
     if len(scans) != 1 or any(one.root.stream for one in found):
@@ -223,6 +253,8 @@ def _lasting(found: Sequence[Candidate], scans: Sequence[Scan]) -> list[Candidat
         return [one for one in found if one.role < Role.END]
     last = max(errors, default=0)
     between = scan.went_on
+    if between(last) >= _LONG and last >= max(ends, default=0):  # the log is cut while it goes on
+        return [one for one in found if one.role < Role.ERROR]
     return [
         one
         for one in found
@@ -259,6 +291,7 @@ def _diagnosis(one: Candidate, names: Sequence[str]) -> Diagnosis:
         family.commands,
         family.sources,
         family.doctor,
+        family.checks,
         failed=failed,
     )
 

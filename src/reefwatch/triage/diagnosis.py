@@ -28,9 +28,11 @@ class Diagnosis:
     sources: tuple[str, ...] = ()
     doctor: str = ""
     """The look at the machine that would have told it beforehand."""
+    checks: tuple[str, ...] = ()
+    """Codes of the checks of `reefwatch doctor` that look at it."""
     also: tuple[Mapping[str, Any], ...] = ()
     """What else was seen: `{"what": "reporter" | "harmless" | "other" | "nearest" | "ruled out" |
-    "collect", ...}`."""
+    "collect" | "doctor", ...}`."""
     failed: bool = False
     """The log shows a failure; a warning alone is none."""
 
@@ -43,7 +45,7 @@ class Diagnosis:
         """All of it, for `show`."""
         told = {
             key: getattr(self, key)
-            for key in ("title", "kind", "commands", "doctor", "failed", "collect")
+            for key in ("title", "kind", "commands", "doctor", "checks", "failed", "collect")
         }
         return {**self.plain(), **told, "fix": self.fix}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
@@ -19,6 +20,19 @@ else:
 LAYERS = ("python", "cpp_hip", "primitive", "unknown")
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SHORTEST = 3
+
+
+_KEYS = {
+    "": "id title layer component kind severity cause fix commands doctor checks sources over only"
+    " collect good near clue match failure",
+    "clue": "name pattern records source context quoted",
+    "match": "clues role sure root unless layer component chip",
+    "only": "archs gpus vendor wsl",
+    "failure": "id title family layer component kind archs versions raw signature log"
+    " log_note root_line root_is_last cause fix severity silent doctor confidence source"
+    " op shape dtype noticed",
+}
+"""What a file may say, by table; another key is a slip of the pen and would be of no effect."""
 
 
 class MalformedFamily(ReefwatchError):
@@ -56,6 +70,8 @@ class Clue:
     """The file of the library that prints the line; the pattern then rests on that text."""
     context: bool = False
     """It only tells what kind of machine this is, and is no sign of a failure."""
+    quoted: bool = False
+    """It holds for source text that the log shows too; else a quoted message counts for nothing."""
     reads_digits: bool = True
     """Whether it matches may hang on which digits a line holds, not only on where."""
 
@@ -75,6 +91,8 @@ class Match:
     layer: str = ""
     component: str = ""
     """Where this match lies, if elsewhere than the family."""
+    chip: bool = False
+    """It counts only where the log or the machine names a chip that the family's `only` allows."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,8 @@ class Family:
     kind: str = ""
     commands: tuple[str, ...] = ()
     doctor: str = ""
+    checks: tuple[str, ...] = ()
+    """Codes of the checks of `reefwatch doctor` that tell it beforehand."""
     sources: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     """Families that this one explains when both match."""
@@ -120,6 +140,13 @@ def family(raw: Mapping[str, Any], name: str, known: bool = True) -> Family:
     def refuse(why: str) -> MalformedFamily:
         return MalformedFamily(f"{name}: {why}")
 
+    for where, table in _tables(raw):
+        odd = [key for key in table if key not in _KEYS[where].split()]
+        if odd:
+            close = get_close_matches(odd[0], _KEYS[where].split(), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            there = f"[[{where}]]: " if where else ""
+            raise refuse(f"{there}unknown key {odd[0]!r}{hint}")
     told = str(raw.get("id", ""))
     if not _ID.fullmatch(told):
         raise refuse(f"id {told!r} is not lower-case words joined by '-'")
@@ -160,6 +187,7 @@ def family(raw: Mapping[str, Any], name: str, known: bool = True) -> Family:
         raw.get("kind", ""),
         tuple(raw.get("commands", ())),
         raw.get("doctor", ""),
+        tuple(raw.get("checks", ())),
         tuple(raw.get("sources", ())),
         tuple(raw.get("over", ())),
         raw.get("only", {}),
@@ -168,6 +196,15 @@ def family(raw: Mapping[str, Any], name: str, known: bool = True) -> Family:
         tuple(raw.get("near", ())),
         records,
     )
+
+
+def _tables(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every table of a family with the name that it goes under."""
+    yield "", raw
+    for where in ("clue", "match", "failure"):
+        for entry in raw.get(where, ()):
+            yield where, entry
+    yield "only", raw.get("only", {})
 
 
 def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
@@ -193,6 +230,7 @@ def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
         records,
         source,
         context=bool(entry.get("context", False)),
+        quoted=bool(entry.get("quoted", False)),
         reads_digits=_reads_digits(parser.parse(entry["pattern"])),
     )
 
@@ -214,7 +252,8 @@ def _match(entry: Mapping[str, Any], clues: Mapping[str, Clue], refuse: Any) -> 
     layer = str(entry.get("layer", ""))
     if layer and layer not in LAYERS:
         raise refuse(f"layer {layer!r} is none of {', '.join(LAYERS)}")
-    return Match(names, role, sure, root, unless, layer, str(entry.get("component", "")))
+    component, chip = str(entry.get("component", "")), bool(entry.get("chip", False))
+    return Match(names, role, sure, root, unless, layer, component, chip)
 
 
 def anchored(pattern: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from reefwatch.triage.clean import Clean, clean
 from reefwatch.triage.family import Clue, Family
+from reefwatch.triage.quotes import Quotes
 from reefwatch.triage.stream import Hot, Stream
 from reefwatch.triage.tracebacks import Raised, Tracebacks, opens
 
@@ -23,6 +24,7 @@ _SPEAKS = (
     "fault:",
     "timeout:",
     "resources:",
+    'file "',
 )
 _BASE = (
     *(
@@ -76,6 +78,7 @@ _BASE = (
         "triton",
         "torch",
     ),
+    'file "',
     *("kernel", "device", "vram", "queue", "database", "version", "shared", "exit", "died"),
 )
 """Words that most clues hold; what they do not cover is added clue by clue."""
@@ -86,7 +89,7 @@ _PROGRESS = re.compile(
     r"|\b(?:[Tt]raining|[Tt]rain|[Ff]it|run|[Ee]valuation)\b"
     r".{0,40}\b(?:[Cc]omplete[d]?|[Ff]inished|done|stopped)\b"
     r"|\b(?:[Ss]aved|[Ss]aving)\b.{0,60}\b(?:checkpoint|model|weights|state)"
-    r"|`Trainer\.fit` stopped|\b[Dd]one\b"
+    r"|`Trainer\.fit` stopped|(?:^|[\s:.])[Dd]one[.!]?\s*(?:\(|$)"
 )
 
 
@@ -99,10 +102,8 @@ class Sighting:
     stream: str
     wall: float | None
     file: int
-    weak: bool = False
-    """Source text in a traceback, or mild: the same words may come as a message of weight yet."""
     mild: bool = False
-    """The line says of itself that it informs or warns."""
+    """The line says of itself that it informs or warns: the same words may come with weight yet."""
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -181,7 +182,7 @@ class Scanner:
             said = clean(line.text)
             when = clock.at(said)
             mild = is_mild(said)
-            weak = mild or traces.quotes(said.body, said.stream)
+            quoted = traces.quotes(said.body, said.stream)
             raised = traces.told(said.body, said.stream, line.number)
             stream.hungry = traces.hungry
             if raised is not None:
@@ -189,11 +190,12 @@ class Scanner:
                 _keep(scan.raised, (raised, place))
                 form.raised += 1
                 form.speaks = form.speaks and (form.raised < _SAME or not raised.loose)
+            told = Quotes(said.body, quoted, raised is not None)
             for pair in tuple(form.clues):
                 key = (pair[0], pair[1].name)
                 known = scan.seen.get(key)
-                if known is not None and (weak or not known.weak):
-                    if not known.weak:
+                if known is not None and (mild or not known.mild):
+                    if not known.mild:
                         form.clues.remove(pair)
                     continue
                 match = pair[1].pattern.search(said.body)
@@ -201,10 +203,10 @@ class Scanner:
                     if not pair[1].reads_digits:
                         form.clues.remove(pair)
                     continue
+                if told.at(match.start()) and not pair[1].quoted:
+                    continue
                 text = _around(said.text, match[0])
-                scan.seen[key] = Sighting(
-                    text, line.number, said.stream, when, file, weak=weak, mild=mild
-                )
+                scan.seen[key] = Sighting(text, line.number, said.stream, when, file, mild=mild)
                 archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
         for raised in traces.cut():
             text = f'File "{raised.frames[-1][0]}", line {raised.frames[-1][1]}'

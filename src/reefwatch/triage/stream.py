@@ -72,6 +72,8 @@ def _coding(first: bytes) -> str | None:
             zeros = sample[1::2] if coding == "utf-16-le" else sample[0::2]
             if zeros.count(0) > 0.8 * len(zeros) and letters.count(0) < 0.1 * len(letters):
                 return coding
+    if sample and not sample.strip(b"\0"):
+        raise NotText("it holds nothing but zero bytes")
     if not _is_text(sample.replace(b"\0", b"")):
         raise NotText("these bytes are no text in any encoding that a log would have")
     return None

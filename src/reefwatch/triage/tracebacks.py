@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _HEAD = re.compile(
     r"(?P<margin>[\s|+]*)(?P<said>\S.*?)??"
@@ -12,10 +12,11 @@ _HEAD = re.compile(
 )
 _FRAME = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<name>.*))?')
 _RAISED = re.compile(
-    r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:\s?(?P<said>.*))?$"
+    r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:(?:\s(?P<said>.*)|$))?$"
 )
 _LOOSE = re.compile(
-    r"(?:\S.{0,60}[:|]\s)?(?P<kind>(?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault))"
+    r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s)?(?P<kind>(?:[a-z_][\w]*\.)*"
+    r"(?!(?:hip|cuda|nccl|hsa)[A-Z])[A-Za-z]\w+(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault))"
     r":\s(?P<said>\S.*)$"
 )
 CAUSED = "The above exception was the direct cause of the following exception"
@@ -56,8 +57,16 @@ class Raised:
 @dataclass
 class _Open:
     margin: int
+    headed: bool = True
+    """Its `Traceback` line was seen; else it began with a frame."""
     lines: int = 0
     foreign: int = 0
+    talkative: int = 0
+    """Foreign lines that a library or a logger wrote."""
+    more: int = 0
+    """Tracebacks of others that began within this one, without a prefix that tells them apart."""
+    indent: int = -1
+    """Of the frame whose source text comes next; -1 when another line stood between."""
     last: int = 0
     """The number of its last frame's line."""
     frames: list[tuple[str, int, str]] = field(default_factory=list)
@@ -79,6 +88,8 @@ def opens(body: str) -> bool:
     """True for a line that matters though no traceback is open."""
     if "Traceback (most" in body or CAUSED in body or DURING in body or "Exception ignored" in body:
         return True
+    if _begins(body) is not None:
+        return True
     return ": " in body and _LOOSE.match(body.strip(" \t|+")) is not None
 
 
@@ -97,7 +108,9 @@ class Tracebacks:
     def cut(self) -> Iterator[Raised]:
         """What the log ends in: tracebacks of which the exception is not there."""
         for stream, talk in self._talks.items():
-            if talk.open is not None and talk.open.frames:
+            if talk.open is None or not talk.open.frames:
+                continue
+            if talk.open.headed or not talk.open.foreign:
                 frames = tuple(talk.open.frames)
                 yield Raised("", "", stream, talk.open.last, talk.chain, talk.order, False, frames)
 
@@ -106,8 +119,7 @@ class Tracebacks:
         talk = self._talks.get(stream)
         if talk is None or talk.open is None or _FRAME.match(body.lstrip(" |+")):
             return False
-        indent = len(body) - len(body.lstrip(" \t|+"))
-        return indent > talk.open.margin
+        return 0 <= talk.open.indent < _indent(body)
 
     def told(self, body: str, stream: str, number: int) -> Raised | None:
         """One line; the exception that it names, if it does."""
@@ -119,6 +131,9 @@ class Tracebacks:
             self._begin(talk, head, number)
             return None
         if talk.open is not None:
+            return self._within(talk, body, stream, number)
+        if _begins(body) is not None:  # the log begins within a traceback, or code does not compile
+            self._begin(talk, None, number)
             return self._within(talk, body, stream, number)
         if CAUSED in body or DURING in body:
             talk.link = CAUSED if CAUSED in body else DURING
@@ -134,13 +149,17 @@ class Tracebacks:
             loose["kind"], loose["said"], stream, number, self._chains, 0, False, loose=True
         )
 
-    def _begin(self, talk: _Talk, head: re.Match[str], number: int) -> None:
+    def _begin(self, talk: _Talk, head: re.Match[str] | None, number: int) -> None:
+        more = talk.open.more + 1 if talk.open is not None and talk.open.headed else 0
         if talk.link and talk.chain:
             talk.order += 1
         else:
             self._chains += 1
             talk.chain, talk.order = self._chains, 0
-        talk.open = _Open(len(head["margin"]) if not head["said"] else 0)
+        if head is None:
+            talk.open = _Open(-1, headed=False)
+        else:
+            talk.open = _Open(len(head["margin"]) if not head["said"] else 0, more=min(more, 64))
 
     def _within(self, talk: _Talk, body: str, stream: str, number: int) -> Raised | None:
         assert talk.open is not None
@@ -149,23 +168,24 @@ class Tracebacks:
         frame = _FRAME.match(body.lstrip(" |+"))
         if frame is not None:
             trace.frames.append((frame["file"], int(frame["line"]), (frame["name"] or "").strip()))
-            trace.last = number
+            trace.last, trace.indent = number, _indent(body)
+            if not trace.headed:
+                trace.margin = max(trace.indent - 2, 0)
             if len(trace.frames) > 40:
                 del trace.frames[20]
             return None
         bare = body.lstrip(" |+") if trace.margin else body
-        indent = len(body) - len(body.lstrip(" \t|+"))
+        indent = _indent(body)
         if not body.strip() or (indent > trace.margin and body[:1] in " \t|"):
             if trace.lines > _LONGEST:
                 talk.open = None
             return None
         raised = _RAISED.match(bare.strip())
-        if raised is None or not _names_exception(raised, bare.strip()):
-            trace.foreign += 1  # another process may speak between our lines
-            if trace.foreign > 3:
-                talk.open, talk.link = None, ""
+        sure = trace.headed or (raised is not None and _CLASS.search(raised["kind"]))
+        if raised is None or not sure or not _names_exception(raised, bare.strip()):
+            self._foreign(talk, trace, body)
             return None
-        talk.open = None
+        talk.open = replace(trace, more=trace.more - 1, frames=[]) if trace.more else None
         caused, talk.link = talk.link == CAUSED, ""
         ignored, talk.ignored = talk.ignored, False
         talk.ended = number
@@ -181,12 +201,51 @@ class Tracebacks:
             ignored=ignored,
         )
 
+    def _foreign(self, talk: _Talk, trace: _Open, body: str) -> None:
+        """Another process may speak between our lines; too much of it ends a traceback."""
+        trace.indent = -1
+        if _LIBRARY.search(body) is not None:
+            trace.talkative += 1
+        else:
+            trace.foreign += 1
+        if trace.foreign > 3 or trace.talkative > _TALK:
+            talk.open, talk.link = None, ""
 
-_NO_CLASS = frozenset(("Killed", "Aborted", "Terminated", "Note", "note", "fish", "bash"))
+
+_CLASS = re.compile(r"\.|(?:Error|Exception|Exit|Interrupt|Warning|Resources|Timeout|Failed)\)?$")
+_TALK = 200
+"""Lines of libraries and loggers within one traceback."""
+_LIBRARY = re.compile(
+    r"NCCL (?:WARN|INFO|ERROR)|\b(?:MIOpen|rocBLAS|hipBLASLt|RCCL)\b"
+    r"|\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
+    r"|^\[?[VIWEF]\d{4} |Memory access fault|\d{2}:\d{2}:\d{2}|\d%\|"
+)
+_SYNTAX = re.compile(r"\s*File \"[^\"\n]+\", line \d+(?:, in \S.*)?$")
+
+
+def _begins(body: str) -> re.Match[str] | None:
+    """A frame with which a traceback begins whose head was not seen."""
+    return _SYNTAX.match(body.lstrip(" |+")) if 'File "' in body else None
+
+
+def _indent(body: str) -> int:
+    return len(body) - len(body.lstrip(" \t|+"))
+
+
+_NO_CLASS = frozenset(
+    """
+    Killed Aborted Terminated Note note fish bash Warning Epoch Step Rank Loss Process Usage Using
+    Loading Saving Saved Processing Downloading Time Total Error Training
+    """.split()  # noqa: SIM905
+)
 
 
 def _names_exception(match: re.Match[str], text: str) -> bool:
     last = match["kind"].rpartition(".")[2]
-    if last in _NO_CLASS or (not match["sign"] and " " in text):
+    if (last in _NO_CLASS and last == match["kind"]) or (not match["sign"] and " " in text):
+        return False
+    if last.isupper() and not last.endswith("ERROR"):  # INFO, GPU, the name of a host
+        return False
+    if "(" in last and "." not in match["kind"] and "Error(" not in last:  # MIOpen(HIP)
         return False
     return "." in match["kind"] or last[:1].isupper() or last.endswith(("error", "exception"))

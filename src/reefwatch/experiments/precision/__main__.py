@@ -24,7 +24,12 @@ def main(path: str) -> int:
         claim = Evidence("claim.precision", plan["claim"], source="--claim")
         sink.fact("claim.precision", claim)
     rotation = Rotation(
-        plan["rounds"], tuple(plan["without"]), plan["claim"], plan["profile"], plan["policy"]
+        plan["rounds"],
+        tuple(plan["without"]),
+        plan["claim"],
+        plan["profile"],
+        plan["policy"],
+        plan["signatures"],
     )
     options = {"claim": plan["claim"], "why": plan["why"]}
     watch = Watch(sink, [rotation], exam=0.0, budget=0.0, options=options)

@@ -29,6 +29,7 @@ def measure(
     rounds: int = 12,
     policy: str = "",
     profile: bool = False,
+    signatures: int = 0,
     scrub: bool = True,
     say: Callable[[str], None] = print,
 ) -> Record:
@@ -52,6 +53,7 @@ def measure(
             "why": why,
             "policy": policy,
             "profile": profile,
+            "signatures": signatures,
         }
         code = _child(plan)
         record = read(folder)

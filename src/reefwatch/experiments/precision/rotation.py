@@ -9,12 +9,16 @@ from typing import Any
 
 from reefwatch.core.fact import Evidence, Fact, Grade, Unknown
 from reefwatch.core.ports import Sink
+from reefwatch.experiments.precision import signatures
 from reefwatch.experiments.precision.variants import ASKED, BEST, PLAIN, Asked, Best, Plain
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.ops import OpLayer
 from reefwatch.gather.patches import perf_counter
+from reefwatch.gather.precision.attention import Attention
 from reefwatch.gather.precision.audit import PrecisionAudit
+from reefwatch.gather.precision.costly import CostlyOps
 from reefwatch.gather.precision.examine import Memory
+from reefwatch.gather.precision.gates import Gates
 from reefwatch.gather.precision.launched import Launches, profiler, roots
 from reefwatch.gather.precision.peak import Peak
 from reefwatch.gather.precision.policy import wide_ops
@@ -25,6 +29,8 @@ SETTLE = 3
 """Steps as asked before anything is looked at: caches, allocators, the search for kernels."""
 AGAIN = 2
 """Steps of each variant that are not counted, before its first one that is."""
+TIMING = 20.0
+"""Seconds that timing ops alone may take, after all steps were run."""
 WARM, EXAMINE, PROFILE, TIME = "warm", "examine", "profile", "time"
 
 
@@ -65,12 +71,18 @@ class Rotation(Instrument):
         claim: str = "",
         profile: bool = False,
         policy: str = "",
+        alone: int = 0,
     ) -> None:
         self._rounds, self._without = rounds, without
+        self._alone, self._costly = alone, CostlyOps()
         self._claim, self._profile, self._policy = claim, profile, policy
 
     def arm(self, tools: Tools) -> None:
         self._tools, self._torch = tools, tools.torch
+        self._costly.arm(tools)
+        self._libraries = (Attention(), Gates())
+        for one in self._libraries:
+            one.arm(tools)
         self._optimizers: list[Any] = []
         self._variants: dict[str, Asked] = {ASKED: Asked()}
         self._times: dict[str, list[float]] = {}
@@ -139,6 +151,10 @@ class Rotation(Instrument):
         if self._replay is not None:
             self._replay.remove()
         self._write()
+        if self._variants_of is not None and not self._policy:
+            for one in self._libraries:
+                one.disarm()
+        self._time_alone()
 
     def _end_if_done(self) -> None:
         if self._done:
@@ -238,7 +254,10 @@ class Rotation(Instrument):
         self._peak.arm(tools)
         for optimizer in self._optimizers:
             self._audit.on_optimizer(optimizer)
-        self._layer = OpLayer(tools, [self._audit, self._peak])
+        watching: list[Instrument] = [self._audit, self._peak]
+        if name == ASKED and not self._policy:
+            watching += [self._costly, *self._libraries]
+        self._layer = OpLayer(tools, watching)
         self._audit.open(self._steps)
         self._audit.trail = []
         self._layer.enter(self._steps)
@@ -254,6 +273,8 @@ class Rotation(Instrument):
         audit.layer = audit.layer or layer
         if name == ASKED:
             self._variants_of, self._trail = audit, audit.trail or []
+            for one in self._libraries:
+                one.close(self._steps)
         self._seen[name] = {
             "saved": dict(audit.saved),
             "state": audit.state.as_dict(),
@@ -272,6 +293,19 @@ class Rotation(Instrument):
     def _compiled(self) -> bool:
         audit = self._variants_of
         return audit is not None and audit.compiled_calls > 0
+
+    def _time_alone(self) -> None:
+        """The costliest ops of the step as asked, each alone in three dtypes: last, so that no
+        step is touched.
+        """
+        name, sink = "precision.signatures", self._tools.sink
+        if self._policy or not self._alone:
+            why = (
+                "a prediction has no times" if self._policy else "not asked for: --signatures was 0"
+            )
+            sink.fact(name, Evidence(name, False, source=why))
+            return
+        signatures.measure(self._torch, self._costly.top(self._alone), sink, seconds=TIMING)
 
     # -- what is told ------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ SAMPLE = 0.002
 """Seconds that one sample takes at least: calls are repeated within it."""
 FLOOR = 4.0
 """Times an empty op's time: an op below it in fp32 tells of launches, not of arithmetic."""
+LONGEST = 3.0
+"""Seconds that the rounds of one op take at most; three rounds are made in any case."""
 Timer = Callable[[Callable[[], Any], int], float]
 """Seconds that `n` calls of a function take together, the device waited for."""
 
@@ -93,6 +95,9 @@ def signature(torch: Any, op: Costly, timer: Timer, rounds: int = ROUNDS) -> dic
         except (RuntimeError, NotImplementedError, TypeError) as error:
             errors[dtype] = str(error).splitlines()[0][:200] if str(error) else repr(error)
     repeat = {dtype: _repeat(call, timer) for dtype, call in calls.items()}
+    once = sum(timer(call, repeat[dtype]) for dtype, call in calls.items())
+    if once > 0:  # a dtype that is emulated may take seconds: it needs no precise time
+        rounds = max(3, min(rounds, int(LONGEST / once)))
     samples: dict[str, list[float]] = {dtype: [] for dtype in calls}
     for _ in range(rounds):  # in turn, so that clocks and neighbours touch all alike
         for dtype, call in calls.items():

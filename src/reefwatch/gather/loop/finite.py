@@ -37,6 +37,11 @@ class _Series:
         self.values: list[float | None] = []
 
 
+_FILLED_LATER = ("c10d.", "fsdp.", "_c10d_functional.")
+"""Ops whose outputs are memory that another rank's data has not reached yet: no NaN is known
+there, unless what reads it has one too."""
+
+
 class Finite(Instrument):
     """Facts `loop.losses`, `loop.finite`; events `loop.loss`, `loop.nonfinite`."""
 
@@ -228,6 +233,8 @@ class Finite(Instrument):
         if told:
             return
         for made in flow.born():
+            if made.op.startswith(_FILLED_LATER):
+                continue
             if self._stray < TOLD:
                 row = {"where": "op", "kind": "nan", **_describe(made)}
                 self._tools.sink.event("loop.nonfinite", row, id=f"op{self._stray}")

@@ -16,7 +16,7 @@ from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.loop.bits import fingerprints
 from reefwatch.gather.loop.modules import Modules, Root
 from reefwatch.gather.loop.place import user_place
-from reefwatch.gather.loop.unseen import aside, dense, plain, together, unseen
+from reefwatch.gather.loop.unseen import aside, dense, freed, plain, together, unseen
 
 LOOKS = 8
 """Examined updates in which values are compared; later ones only when their number has doubled."""
@@ -41,6 +41,8 @@ class _Param:
         self.root: Root | None = None
         self.name = ""
         self.held = self.moved = self.used = self.received = self.changed = False
+        self.gathered = False
+        """True for what FSDP gathers for a while: the parameter is its shard, seen by itself."""
         self.bits: tuple[int, ...] | None = None
         self.first = self.last = 0
         """Updates before the first and the last look at its bits."""
@@ -190,8 +192,9 @@ class Parameters(Instrument):
             known.trainable = bool(param.requires_grad)
         pending = [(k, p) for k, p in pending if k.trainable]
         bits = fingerprints(self._torch, [param for _, param in pending])
-        for (known, _), now in zip(pending, bits, strict=True):
+        for (known, param), now in zip(pending, bits, strict=True):
             if now is None:
+                known.gathered |= plain(self._torch, param) and freed(param)
                 continue
             if known.bits is None:
                 known.bits, known.first = now, self._updates
@@ -233,7 +236,11 @@ class Parameters(Instrument):
             self._receive()
             self._compare()
         self._name()
-        everything = [known for known in (*self._gone, *self._known.values()) if known.trainable]
+        everything = [
+            known
+            for known in (*self._gone, *self._known.values())
+            if known.trainable and (known.held or not known.gathered)
+        ]
         named = True
         number = 0
         for known in everything:

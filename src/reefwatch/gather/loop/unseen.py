@@ -50,12 +50,26 @@ def dense(torch: Any, value: Any) -> Any:
         return None
     local = local.detach()
     if local.layout is torch.strided:
-        return local
+        return None if freed(local) else local
     try:
         values = local._values()
     except (RuntimeError, NotImplementedError):  # mkldnn and the like
         return None
     return values if plain(torch, values) else None
+
+
+def freed(tensor: Any) -> bool:
+    """True for a tensor whose memory was given back while it lives: FSDP's gathered parameters.
+
+    FSDP sets the size of their storage to 0 between their uses. Reading one raises or worse.
+    """
+    if not tensor.numel():
+        return False
+    try:
+        storage = tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        return False
+    return bool(storage.nbytes() == 0)
 
 
 def nonzero(torch: Any, tensors: list[Any]) -> list[bool | None]:

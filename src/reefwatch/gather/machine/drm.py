@@ -7,13 +7,18 @@ nothing to do with the order in which HIP counts, and may start at 1.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from reefwatch.core.fact import Unknown
 from reefwatch.gather.host import Host
+from reefwatch.gather.machine.replay import complete
 from reefwatch.gather.machine.values import hexadecimal, known, pairs, whole
 
 DRM, PCI = "/sys/class/drm", "/sys/bus/pci/devices"
+PASSED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
+"""Drivers that hold a card for a virtual machine."""
+NO_DRIVER = "no driver is bound"
 VENDORS = {"1002": "AMD", "10de": "NVIDIA", "8086": "Intel"}
 _SLOT = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) *GT/s")
@@ -62,21 +67,54 @@ def cards(host: Host) -> tuple[Device, ...]:
     return tuple(found)
 
 
-def unbound(host: Host, seen: frozenset[str]) -> tuple[Device, ...]:
-    """Display and compute functions that the PCI bus shows and that are not in `seen` (slots)."""
-    found = []
+def views(host: Host) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
+    """(the cards that DRM knows, the functions that only the PCI bus shows).
+
+    A card whose slot DRM does not tell (a copied tree may have lost the link) is one of the bus's
+    functions with the same ids, and not listed a second time.
+    """
+    known_cards = list(cards(host))
+    left = list(_unclaimed(host, frozenset(card.slot for card in known_cards)))
+    for number, card in enumerate(known_cards):
+        if parts(f"{card.slot}.0") is not None:
+            continue
+        alike = [one for one in left if (one.vendor, one.device) == (card.vendor, card.device)]
+        if not alike:
+            continue
+        left.remove(alike[0])
+        rivals = [one for one in known_cards if parts(f"{one.slot}.0") is None]
+        if len(alike) == 1 and len([r for r in rivals if r.device == card.device]) == 1:
+            same = alike[0]
+            driver = same.driver if isinstance(card.driver, Unknown) else card.driver
+            known_cards[number] = replace(
+                card, slot=same.slot, function=same.function, driver=driver
+            )
+    return tuple(known_cards), tuple(left)
+
+
+def _unclaimed(host: Host, seen: frozenset[str]) -> Iterator[Device]:
+    """Display and compute functions that the PCI bus shows and that are not in `seen` (slots).
+
+    Virtual functions are left out on the host of their card: they are for its guests.
+    """
     for name in host.names(PCI):
         where = parts(name)
         kind = host.read(f"{PCI}/{name}/class") if where else Unknown("no slot")
-        if where is None or isinstance(kind, Unknown) or where[0] in seen:
+        if where is None or where[0] in seen:
             continue
-        if known(hexadecimal(kind, "class"), 0) >> 16 not in (0x03, 0x12):
+        if not isinstance(kind, Unknown) and not _displays(kind):
+            continue  # the other functions of a machine are many, and nothing else of them is read
+        facts = pairs(host.read(f"{PCI}/{name}/uevent"), "=") | {"PCI_SLOT_NAME": name}
+        if not _displays(facts.get("PCI_CLASS", "") if isinstance(kind, Unknown) else kind):
             continue
-        facts = {"PCI_SLOT_NAME": name}
         device = _device(host, f"{PCI}/{name}", facts, "")
-        if device is not None:
-            found.append(device)
-    return tuple(found)
+        if device is not None and not host.exists(f"{PCI}/{name}/physfn"):
+            yield device
+
+
+def _displays(kind: str) -> bool:
+    """Whether a PCI class is that of a display or of a processing accelerator."""
+    return known(hexadecimal(kind, "class"), 0) >> 16 in (0x03, 0x12)
 
 
 def _device(host: Host, folder: str, facts: dict[str, str], card: str) -> Device | None:
@@ -88,18 +126,26 @@ def _device(host: Host, folder: str, facts: dict[str, str], card: str) -> Device
         device = _id(host, folder, "device")
     if not vendor:
         return None
-    driver: str | Unknown = facts.get("DRIVER", "")
-    if not driver:
-        target = host.target(f"{folder}/driver")
-        driver = (
-            Unknown("no driver is bound")
-            if isinstance(target, Unknown)
-            else target.rpartition("/")[2]
-        )
     return Device(
         where[0], where[1], vendor.zfill(4), device.zfill(4) if device else "",
-        revision(host, folder), folder, driver, card,
+        revision(host, folder), folder, _driver(host, folder, facts, card), card,
     )  # fmt: skip
+
+
+def _driver(host: Host, folder: str, facts: dict[str, str], card: str) -> str | Unknown:
+    """The driver by uevent or by its link. Only where both could be seen is there none.
+
+    A card that DRM knows has one in any case: DRM's devices are made by drivers.
+    """
+    named = facts.get("DRIVER", "")
+    if named:
+        return named[:60]
+    target = host.target(f"{folder}/driver")
+    if not isinstance(target, Unknown):
+        return target.rpartition("/")[2]
+    if not card and ("PCI_ID" in facts or complete(host)):
+        return Unknown(NO_DRIVER)
+    return Unknown("nothing tells the driver of the card")
 
 
 def _id(host: Host, folder: str, name: str) -> str:
@@ -217,6 +263,13 @@ def connectors(host: Host, device: Device) -> list[str] | Unknown:
     if not readable:
         return Unknown(f"no connector of {device.card} can be read")
     return [name for name, state in readable.items() if state == "connected"]
+
+
+def partitioning(host: Host, folder: str) -> str:
+    """`CPX/NPS4`: how the card's compute dies and its memory are shared out; empty where one is."""
+    names = ("current_compute_partition", "current_memory_partition")
+    said = [host.read(f"{folder}/{name}") for name in names]
+    return "/".join(word[:20] for word in said if not isinstance(word, Unknown))
 
 
 def firmware(host: Host, folder: str) -> dict[str, int]:

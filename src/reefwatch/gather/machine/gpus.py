@@ -40,7 +40,7 @@ def devices(
         made.append(_device(host, products, node, device, index, cpus))
     seen = {gpu["slot"][:-2] for gpu in made if isinstance(gpu["slot"], str)}
     seen |= {gpu["card"] for gpu in made if isinstance(gpu["card"], str)}
-    both = (amd | rest).values()
+    both = [one for one in (*cards, *unbound) if one.vendor == "1002"]
     alone = [one for one in both if one.slot not in seen and one.card not in seen]
     made += [_device(host, products, None, device, None, cpus) for device in alone]
     _mark_partitions(made)
@@ -241,6 +241,7 @@ def _of_card(host: Host, device: drm.Device | None) -> dict[str, Any]:
         "power_cap": _power(host, device.folder),
         "firmware": drm.firmware(host, device.folder),
         "gc": drm.graphics_core(host, device.folder),
+        "partitioning": drm.partitioning(host, device.folder),
     }
 
 
@@ -262,6 +263,7 @@ def _power(host: Host, folder: str) -> dict[str, float] | Unknown:
 def _mark_partitions(gpus: list[dict[str, Any]]) -> None:
     """Devices of one card: the same slot but for the function, and the same unique id."""
     by_card: dict[str, list[dict[str, Any]]] = {}
+    modes = [gpu.pop("partitioning", "") for gpu in gpus]
     for gpu in gpus:
         gpu["partition"] = None
         if gpu["node"] is not None and isinstance(gpu["slot"], str):
@@ -270,6 +272,9 @@ def _mark_partitions(gpus: list[dict[str, Any]]) -> None:
         for number, gpu in enumerate(group):
             if len(group) > 1:
                 gpu["partition"] = {"number": number, "seen": len(group)}
+    for gpu, mode in zip(gpus, modes, strict=True):
+        if gpu["partition"] and mode:
+            gpu["partition"]["mode"] = mode
 
 
 def _card(gpu: Mapping[str, Any]) -> str:

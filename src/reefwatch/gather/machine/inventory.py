@@ -47,15 +47,10 @@ def take(host: Host, tables: Tables) -> dict[str, Fact]:
 
 
 def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
-    nodes, cards = kfd.nodes(host), drm.cards(host)
-    unbound = drm.unbound(host, frozenset(card.slot for card in cards))
+    nodes, (cards, unbound) = kfd.nodes(host), drm.views(host)
     found = gpus.devices(nodes, cards, unbound, host, Products(tables))
     dxg = host.exists("/dev/dxg")
-    others = [
-        {"slot": f"{one.slot}.{one.function}", "vendor": drm.VENDORS.get(one.vendor, one.vendor)}
-        for one in (*cards, *unbound)
-        if one.vendor != "1002"
-    ]
+    others = [_other(host, one) for one in (*cards, *unbound) if one.vendor != "1002"]
     nvidia = system.nvidia(host)
     is_nvidia = not isinstance(nvidia, Unknown) or any(o["vendor"] == "NVIDIA" for o in others)
     looked = complete(host) or not isinstance(nodes, Unknown) or bool(cards) or bool(unbound)
@@ -98,13 +93,27 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
     facts["machine.has_nvidia"] = _whether(
         "machine.has_nvidia", is_nvidia, "no NVIDIA GPU is to be seen", looked, nothing
     )
-    several = len([gpu for gpu in found if gpu["integrated"] is not True])
+    several = len(
+        [g for g in found if g["integrated"] is not True and g["driver"] not in drm.PASSED]
+    )
     facts["machine.several"] = _whether(
         "machine.several", several > 1, "there is one GPU for work at most", looked, nothing
     )
     kind = "amd" if amd else "nvidia" if is_nvidia else "cpu"
     facts["machine.kind"] = fact("machine.kind", kind if looked else nothing, source)
     return facts
+
+
+def _other(host: Host, one: drm.Device) -> dict[str, Any]:
+    """A display or compute function that is not AMD's."""
+    slot = f"{one.slot}.{one.function}"
+    return {
+        "slot": slot,
+        "vendor": drm.VENDORS.get(one.vendor, one.vendor),
+        "device": one.device,
+        "driver": one.driver,
+        "name": system.nvidia_model(host, slot) if one.vendor == "10de" else "",
+    }
 
 
 def _holders(host: Host) -> list[dict[str, int]] | Unknown:

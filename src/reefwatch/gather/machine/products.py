@@ -52,7 +52,11 @@ class Products:
         if not rows:
             return {"unknown": f"device {device or '(none)'} is not in the table of cards"}
         if len(rows) == 1:
-            return str(rows[0]["name"])
+            name = str(rows[0]["name"])
+            if isinstance(revision, Unknown) or self._has(device, revision):
+                return name
+            why = f"device {device} is in the table with other revisions than {revision}"
+            return {"candidates": [name], "unknown": why}
         names = [str(row["name"]) for row in rows]
         why = (
             f"device {device} is several products, and the revision is not known"
@@ -65,6 +69,10 @@ class Products:
             told["likely"] = fits[0]
             told["because"] = f"{units} compute units"
         return told
+
+    def _has(self, device: str, revision: str) -> bool:
+        """Whether the table lists the revision, or says that any is meant."""
+        return any(wanted in ("", revision) for wanted, _ in self._by_device.get(device, ()))
 
     def gfx(self, device: str) -> str | Unknown:
         """The target by device id, when all products of that id have the same."""

@@ -18,6 +18,9 @@ _IDS = re.compile(rb"^((?:unique|hive)_id) (\d+)$", re.MULTILINE)
 _OEM = re.compile(rb"^(platform_(?:oem|id)) \d+$", re.MULTILINE)
 _UUID = re.compile(r"GPU-([0-9a-fA-F]{16})")
 _MORE = ("container",)
+_PUBLIC = re.compile(
+    r"/(?:usr|lib\d*|bin|dev|proc|sys|etc)(?:/|$)|/opt/(?:rocm|amdgpu)[^/]*(?:/|$)|/tmp/?$"
+)
 _LOOKED_FOR = re.compile(r"rocm|core-|libamdhip64|.*gfx|_C|libbitsandbytes|libtorch_(?:hip|cuda)")
 """Of folders of the system and of packages only these names are told."""
 
@@ -77,13 +80,14 @@ class RecordingHost(Host):
         process, moved = self._process()
         found: dict[str, bytes | str] = {}
         for path, raw in self._files.items():
-            found[_moved(path, moved)] = self._anonymous(path, raw)
+            found[_moved(self._real(path), moved)] = self._anonymous(path, raw)
         for folder, names in self._names.items():
-            self._list(found, _moved(folder, moved), folder, names, folder in moved)
+            site = moved.get(folder, "").startswith("/captured/site-")
+            self._list(found, _moved(self._real(folder), moved), folder, names, site)
         for path in self._there:
-            found.setdefault(_moved(path, moved), b"")
+            found.setdefault(_moved(self._real(path), moved), b"")
         for path, target in self._targets.items():
-            found[path] = f"-> {target}"
+            found[self._real(path)] = f"-> {target}"
         refused = {_moved(path, moved): reason for path, reason in self._refused.items()}
         found["/capture.json"] = manifest(refused, version).encode()
         if process:
@@ -92,15 +96,46 @@ class RecordingHost(Host):
         found["/commands.json"] = _json(self._ran)
         return found
 
+    def _real(self, path: str) -> str:
+        """Where a file lies behind the links that were asked for: a link cannot be a folder too."""
+        for _ in range(8):
+            within = [link for link in self._targets if path.startswith(link + "/")]
+            if not within:
+                break
+            link = max(within, key=len)
+            path = self._targets[link] + path[len(link) :]
+        return path
+
     def _process(self) -> tuple[dict[str, Any], dict[str, str]]:
         """(what the process may do, site folder -> its name in the capture)."""
         told = access.read(self._host)
         process = {} if isinstance(told, Unknown) else dict(told)
         python = dict(process.get("python", {}))
-        moved = {site: f"/captured/site-{n}" for n, site in enumerate(python.get("sites", ()))}
-        python["sites"] = list(moved.values())
+        sites = {site: f"/captured/site-{n}" for n, site in enumerate(python.get("sites", ()))}
+        python["sites"] = list(sites.values())
+        moved = self._own_paths() | sites
+        program = str(python.get("executable", ""))
+        if program and not _PUBLIC.match(program):
+            python["executable"] = f"/captured/bin/{program.rpartition('/')[2]}"
+        for folder in process.get("folders", {}).values():
+            folder["path"] = _moved(folder["path"], moved)
         binaries = {_moved(path, moved): row for path, row in process.get("binaries", {}).items()}
         return {**process, "python": python, "binaries": binaries} if process else {}, moved
+
+    def _own_paths(self) -> dict[str, str]:
+        """Folders that variables name, and what they are called in the capture.
+
+        Those of a system or of a ROCm matter and tell nothing; others tell of people and projects.
+        """
+        found: dict[str, str] = {}
+        patterns = variables.patterns(self._tables)
+        for name, value in sorted(self._host.environ.items()):
+            if any(fnmatchcase(name, pattern) for pattern in patterns):
+                for path in re.findall(r"(?<![\w.~])/[^:;,\s'\"]+", value):
+                    if not _PUBLIC.match(path):
+                        found.setdefault(path.rstrip("/"), f"/captured/path-{len(found)}")
+        # a folder before those in it
+        return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
     def _list(
         self,

@@ -14,6 +14,7 @@ _CMDLINE = (
     "iommu=", "amd_iommu=", "intel_iommu=", "amdgpu.", "amdkfd.", "pci=", "pcie_", "ttm.",
     "nomodeset", "modprobe.blacklist=", "module_blacklist=", "vfio-pci.ids=", "hugepages",
 )  # fmt: skip
+_NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 _PARAMETERS = ("cwsr_enable", "noretry", "mes", "vm_fragment_size", "ppfeaturemask", "gttsize")
 
 
@@ -151,11 +152,13 @@ def nvidia(host: Host) -> dict[str, Any] | Unknown:
     if isinstance(text, Unknown):
         return text
     found = re.search(r"(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", text)
-    models = [
-        pairs(host.read(path), ":").get("Model", "")[:100]
-        for path in host.find("/proc/driver/nvidia/gpus/*/information")[:64]
-    ]
+    models = [nvidia_model(host, slot) for slot in host.names(_NVIDIA_GPUS)[:64]]
     return {"driver": found[1] if found else "", "cards": [name for name in models if name]}
+
+
+def nvidia_model(host: Host, slot: str) -> str:
+    """The name of NVIDIA's card in a slot, by its driver; empty when that does not know it."""
+    return pairs(host.read(f"{_NVIDIA_GPUS}/{slot}/information"), ":").get("Model", "")[:100]
 
 
 def holders(host: Host) -> list[dict[str, int]]:

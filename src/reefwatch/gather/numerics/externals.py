@@ -31,6 +31,17 @@ class Storages:
             return False
         return True
 
+    def take(self, other: Storages) -> None:
+        """Hold what the other one held and what is still alive; the other is empty then."""
+        while other._held:
+            address, pointer = other._held.popitem()
+            if self._expired(pointer) or address in self:
+                self._free(pointer)
+            else:
+                self._held[address] = pointer
+        for address in [a for a, p in self._held.items() if self._expired(p)]:
+            self._free(self._held.pop(address))
+
     def clear(self) -> None:
         while self._held:
             self._free(self._held.popitem()[1])
@@ -42,10 +53,15 @@ class Externals:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._made, self._seen = Storages(torch), Storages(torch)
+        self._past = Storages(torch)
 
     def begin(self) -> None:
-        self._made.clear()
+        self._past.take(self._made)
         self._seen.clear()
+
+    def carried(self, tensor: Any) -> bool:
+        """True for what an earlier step made: a hidden state, not a batch."""
+        return int(tensor.untyped_storage().data_ptr()) in self._past
 
     def new(self, args: Any, kwargs: Any) -> Iterator[Any]:
         """Each tensor that the step was given and no op of it has read before."""

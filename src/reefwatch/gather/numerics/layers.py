@@ -216,6 +216,14 @@ def batch_norm(op: Inputs) -> list[Truth] | None:
     inputs += [op.f64(t[chosen]).reshape(shape) for t in (weight, bias) if t is not None]
     if not training:
         inputs += [op.f64(t[chosen]).reshape(shape) for t in running]
+    stats = [op.outs[place] for place in (1, 2)] if training else []
+    # all in 16 bits the processor rounds both before it uses them; they are judged by themselves
+    rounded = len(stats) == 2 and all(
+        t is not None and short(t.dtype) in ("bf16", "f16") and t.numel() == x.shape[1]
+        for t in stats
+    )
+    if rounded:
+        inputs += [op.f64(t[chosen]).reshape(shape) for t in stats]
 
     def function(a: Any, *rest: Any) -> list[Any]:
         if training:
@@ -224,20 +232,24 @@ def batch_norm(op: Inputs) -> list[Truth] | None:
         else:
             mean, variance = rest[-2:]
         scale = 1 / xp.sqrt(variance + eps)
-        y = (a - mean) * scale
+        y = (a - rest[-2]) * rest[-1] if rounded else (a - mean) * scale
         y = y * rest[0] if weight is not None else y
         y = y + rest[weight is not None] if bias is not None else y
         return [y, mean.reshape(-1), scale.reshape(-1)] if training else [y]
 
     got: list[Any] = [op.f64(op.outs[0][:, chosen])]
     if training:
-        stats = [op.outs[place] for place in (1, 2)]
         got += [
             None if t is None or t.numel() == 0 or library else op.f64(t[chosen]) for t in stats
         ]
     share = len(chosen) / max(x.shape[1], 1)
     length = x.numel() // max(x.shape[1], 1)
-    return Noisy(op, inputs, function).truths(got, length=length, axis=1, share=share)
+    if not rounded:
+        return Noisy(op, inputs, function).truths(got, length=length, axis=1, share=share)
+    first = [got[0], None, None]
+    told = Noisy(op, inputs, function).truths(first, length=length, axis=1, share=share)
+    narrow = replace(op, extra={**op.extra, "inner": op.dtype})
+    return told + Noisy(narrow, inputs, function).truths([None, *got[1:]], length=length)
 
 
 @formula(

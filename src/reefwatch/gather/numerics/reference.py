@@ -2,9 +2,7 @@
 
 At a ladder of steps (0, 1, 2, 4, 8 ...) every op's floats are sketched, with each parameter's
 gradient and value. What the first step was given (weights, batch, labels, masks) is kept whole, of
-later ones the batch. `Recorder` only reads. `Follower` is an active mode: where an op first reads
-a tensor that the step was given, the reference's bytes are put into it, and random masks are
-replaced by the reference's; the record says how many.
+later ones the batch. `Recorder` only reads; what follows a reference is in follow.py.
 """
 
 from __future__ import annotations
@@ -22,14 +20,9 @@ from reefwatch.gather.loop.modules import Modules
 from reefwatch.gather.numerics.externals import Externals, Storages
 from reefwatch.gather.numerics.plans import Plans
 from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
-from reefwatch.measure.matching import match
-from reefwatch.measure.sketches import coarser, compared
 
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
-GAP = 3
-"""The first step that is not on the ladder: its batch is the run's own, so what follows a replaced
-batch is no longer the reference's training."""
 MOST_LOSSES = 100_000
 
 
@@ -47,10 +40,14 @@ class Rows(Instrument):
         self._externals = Externals(tools.torch)
         self._first = Storages(tools.torch)
         """What step 0 was given: what is given later beside it is a batch."""
+        self._grads = Storages(tools.torch)
+        """Gradients that are kept from step to step (`zero_grad(set_to_none=False)`)."""
+        self._carried: set[str] = set()
         self._modules = Modules(tools.torch)
         self._counts: Counter[Any] = Counter()
         self._step = -1
         self._order = 0
+        self._rows_waiting: list[tuple[dict[str, Any], Any]] = []
         self._batch = self._random = 0
         self._updating = False
         self._steps: list[int] = []
@@ -67,6 +64,7 @@ class Rows(Instrument):
         self._steps.append(step)
 
     def close(self, step: int) -> bool:
+        self.fetch()
         self._step = -1
         return step < LADDER[-1] and len(self._steps) < 5
 
@@ -78,7 +76,7 @@ class Rows(Instrument):
             address = int(storage.data_ptr())
             if self._step == 0:
                 self._first.add(address, storage)
-            elif address in self._first:
+            elif address in self._first or address in self._grads:
                 continue
             name = self._name(tensor)
             if name:
@@ -104,44 +102,69 @@ class Rows(Instrument):
             if out is None or not out.is_floating_point() or not out.numel() or out.is_sparse:
                 continue
             site = call.site
+            if site.phase == "optimizer":  # parameters have rows of their own
+                self.seen("optimizer", self._owner(call), call.name, 0, None, site.file, site.line)
+                break
             module = site.module or self._owner(call)
             self.seen(site.phase, module, call.name, place, out, site.file, site.line)
 
     def before_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = True
         if self._step >= 0:
+            rates = _rates(optimizer)
             for name, param in self._named(optimizer):
                 if self._step:  # step 0 has it among what it was given
-                    self.seen("weight", name, "weight", 0, param, "", 0)
+                    rate = rates.get(id(param), 0.0)
+                    self.seen("weight", name, "weight", 0, param, "", 0, rate=rate)
                 grad = param.grad
                 if grad is None or grad.is_sparse:
                     self.seen(
                         "gradient", name, "none" if grad is None else "sparse", 0, None, "", 0
                     )
                 else:
+                    storage = grad.untyped_storage()
+                    self._grads.add(int(storage.data_ptr()), storage)
                     self.seen("gradient", name, "gradient", 0, grad, "", 0)
 
     def after_update(self, optimizer: Any, examined: bool) -> None:
         self._updating = False
         if self._step >= 0:
+            rates = _rates(optimizer)
             for name, param in self._named(optimizer):
-                self.seen("parameter", name, "parameter", 0, param, "", 0)
+                rate = rates.get(id(param), 0.0)
+                self.seen("parameter", name, "parameter", 0, param, "", 0, rate=rate)
 
     def before_backward(self, loss: Any) -> None:
         if len(self._losses) < MOST_LOSSES and loss.numel() == 1:
             self._losses.append(loss.detach().clone())
 
     def seen(
-        self, phase: str, module: str, op: str, place: int, tensor: Any, file: str, line: int
+        self,
+        phase: str,
+        module: str,
+        op: str,
+        place: int,
+        tensor: Any,
+        file: str,
+        line: int,
+        **more: Any,
     ) -> None:
         """One row, in the order in which the step makes them."""
         key = (phase, module, op, place)
         nth = self._counts[key]
         self._counts[key] += 1
         row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
-        row.update(nth=nth, order=self._order, file=file, line=line)
+        row.update(nth=nth, order=self._order, file=file, line=line, **more)
         self._order += 1
-        self.row(row, None if tensor is None else self._sketch(tensor))
+        sketch = None if tensor is None else self._sketch.later(tensor)
+        self._rows_waiting.append((row, sketch))
+
+    def fetch(self) -> None:
+        """Hand on the rows of the step, when the device has told what they need."""
+        self._sketch.fetch()
+        waiting, self._rows_waiting = self._rows_waiting, []
+        for row, sketch in waiting:
+            self.row(row, sketch)
 
     def given(self, name: str, tensor: Any) -> None:
         raise NotImplementedError
@@ -151,6 +174,13 @@ class Rows(Instrument):
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
         raise NotImplementedError
+
+    def carried(self, name: str, tensor: Any) -> bool:
+        """True for what an earlier step has made, by its place where that step was not examined."""
+        place = name.partition("/")[2]
+        if self._externals.carried(tensor):
+            self._carried.add(place)
+        return place in self._carried
 
     def losses(self) -> list[float]:
         return [float(loss) for loss in self._losses]
@@ -210,7 +240,8 @@ class Recorder(Rows):
             "dtype": short(tensor.dtype),
         }
         kind["weight"] = isinstance(tensor, torch.nn.Parameter)
-        kind.update(constant=_constant(tensor), bytes=tensor.numel() * tensor.element_size())
+        kind["carried"] = self.carried(name, tensor)
+        kind.update(constant=constant(tensor), bytes=tensor.numel() * tensor.element_size())
         self._writer.row({**kind, "shape": list(tensor.shape)})
         if not (self._light and self._step) and not self._noise and not tensor.is_complex():
             self._writer.tensor(name, raw(torch, tensor), short(tensor.dtype), tuple(tensor.shape))
@@ -218,7 +249,7 @@ class Recorder(Rows):
     def drawn(self, name: str, tensor: Any) -> None:
         found = self._base.tensor(name) if self._base is not None else None
         if found is not None:
-            _put(self._torch, tensor, found)
+            put(self._torch, tensor, found)
         if not self._noise:
             kept = raw(self._torch, tensor)
             self._writer.tensor(name, kept, short(tensor.dtype), tuple(tensor.shape))
@@ -227,6 +258,12 @@ class Recorder(Rows):
         self._writer.row({**row, "sketch": sketch})
 
     def disarm(self) -> None:
+        self.fetch()
+        if not self._writer.rows:
+            self._writer.discard()
+            why = Unknown("no step of the ladder was examined: no reference was written")
+            self._tools.sink.fact("numerics.recorded", why)
+            return
         self._writer.about(steps=self._steps, losses=self.losses(), **self.about())
         self._writer.close()
         value: Any = {"steps": self._steps, "rows": self._writer.rows}
@@ -242,150 +279,29 @@ class Recorder(Rows):
         tensor.data.copy_(torch.where(up, more, less))
 
 
-class Follower(Rows):
-    """`run --against REF`. Active: it puts the reference's weights, batches and masks in place."""
-
-    name = "numerics.against"
-
-    def arm(self, tools: Tools) -> None:
-        super().arm(tools)
-        self._reader: ReferenceReader = tools.options["reference"]
-        self._rows: dict[int, list[Any]] = {}
-        self._given: dict[str, Any] = {}
-        for row in self._reader.rows():
-            if "given" in row:
-                self._given[row["given"]] = row
-            else:
-                self._rows.setdefault(row["step"], []).append(row)
-        here = self.about()
-        self._same = all(self._reader.head.get(part) == here[part] for part in here)
-        self._here: list[dict[str, Any]] = []
-        self._met = self._of = 0
-        self._coarsest = "f64"
-        self._taken: set[str] = set()
-        self._fed = Counter[str]()
-        self._replaced = False
-        """True when a batch or a mask of its own was replaced by the reference's."""
-        self._number = 0
-
-    def given(self, name: str, tensor: Any) -> None:
-        mine = digest(self._torch, tensor)
-        kept = self._counterpart(name, mine)
-        data: dict[str, Any] = {"name": name, "step": self._step, "shape": list(tensor.shape)}
-        data.update(dtype=short(tensor.dtype), same=False, fed=False, known=kept is not None)
-        data["weight"] = isinstance(tensor, self._torch.nn.Parameter)
-        data["bytes"] = tensor.numel() * tensor.element_size()
-        data["constant"] = _constant(tensor)
-        if kept is not None:
-            data["same"] = kept["digest"] == mine
-            found = None if data["same"] else self._reader.tensor(kept["given"])
-            if found is not None:
-                data["fed"] = _put(self._torch, tensor, found)
-        self._replaced |= not data["same"] and not data["weight"]
-        self._fed["fed" if data["fed"] else "same" if data["same"] else "other"] += 1
-        self._tools.sink.event("reference.given", data, step=self._step, id=name)
-
-    def _counterpart(self, name: str, mine: str) -> Any:
-        """The reference's tensor: of this name, but one with the same bytes comes first."""
-        step = name.partition("/")[0] + "/"
-        alike = [
-            other
-            for other, row in self._given.items()
-            if row["digest"] == mine and other.startswith(step) and other not in self._taken
-        ]
-        chosen = name if name in alike or not alike else alike[0]
-        kept = self._given.get(chosen)
-        if kept is not None:
-            self._taken.add(chosen)
-        return kept
-
-    def drawn(self, name: str, tensor: Any) -> None:
-        found = self._reader.tensor(name)
-        if found is None or found[0] == raw(self._torch, tensor):
-            return
-        if _put(self._torch, tensor, found):
-            self._replaced = True
-            self._fed["drawn"] += 1
-
-    def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
-        if self._comparable():
-            self._here.append({**row, "sketch": sketch})
-
-    def close(self, step: int) -> bool:
-        self._match()
-        return super().close(step)
-
-    def _match(self) -> None:
-        """Match the rows of the step that has ended, and write how far apart they are."""
-        if not self._here:
-            return
-        here, self._here = self._here, []
-        there = self._rows.pop(here[0]["step"], [])
-        pairs, missing = match(here, there, self._same)
-        for row, kept in pairs:
-            sketch = row["sketch"]
-            told = {k: v for k, v in row.items() if k != "sketch"}
-            data: dict[str, Any] = {**told, "matched": kept is not None, "problem": ""}
-            if kept is not None:
-                self._met += 1
-                data.update(compared(kept, sketch, self._same))
-                self._coarsest = coarser(self._coarsest, data.get("dtype", "f64"))
-            self._tell(data)
-        for kept in missing:
-            told = {k: v for k, v in kept.items() if k not in ("sketch", "noise")}
-            self._tell({**told, "matched": False, "problem": "missing"})
-        self._of += max(len(here), len(there))
-
-    def _tell(self, data: dict[str, Any]) -> None:
-        sink = self._tools.sink
-        sink.event("reference.row", data, step=data["step"], id=str(self._number))
-        self._number += 1
-
-    @property
-    def _compared(self) -> list[int]:
-        """Steps that can be compared: of another order of data only those before the gap."""
-        return [step for step in self._steps if step < GAP or not self._replaced]
-
-    def _comparable(self) -> bool:
-        return self._step < GAP or not self._replaced
-
-    def disarm(self) -> None:
-        sink = self._tools.sink
-        self._match()
-        head = self._reader.head
-        if not self._steps or not self._met:
-            sink.fact(
-                "numerics.reference", Unknown("no step of the reference's ladder was examined")
-            )
-            return
-        value: dict[str, Any] = {
-            "steps": self._compared,
-            "of": head.get("steps", []),
-            "rows": self._met,
-            "rows_of": self._of,
-            "same_machine": self._same,
-            "coarsest": self._coarsest,
-            "noise": head.get("noise", 0),
-            "rerun": bool(head.get("rerun")),
-            "fed": dict(self._fed),
-        }
-        sink.fact("numerics.reference", Evidence("numerics.reference", value))
-        losses = self.losses()[: GAP if self._replaced else None]
-        curve = {
-            "here": losses,
-            "there": head.get("losses", []),
-            "band": head.get("band", []),
-        }
-        sink.fact("numerics.curve", Evidence("numerics.curve", curve))
+_SCALED = frozenset(("exp_avg_sq", "square_avg", "exp_inf", "sum", "prev", "acc_delta"))
+"""State of optimizers that scale by the gradient's own size."""
+_SIGNED = ("Lion", "SignSGD", "Signum", "Muon", "Rprop")
 
 
-def _constant(tensor: Any) -> bool:
+def _rates(optimizer: Any) -> dict[int, float]:
+    """The rate of each parameter, by id, where a step is as large as it whatever the gradient."""
+    signed = type(optimizer).__name__.startswith(_SIGNED)
+    return {
+        id(param): float(group.get("lr", 0.0))
+        for group in optimizer.param_groups
+        for param in group["params"]
+        if signed or _SCALED & set(optimizer.state.get(param, ()))
+    }
+
+
+def constant(tensor: Any) -> bool:
     """True for zeros, ones and the like: they are the same from every seed."""
     flat = tensor.detach().reshape(-1)
     return bool(tensor.numel() < 2 or (flat == flat[0]).all())
 
 
-def _put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:
+def put(torch: Any, tensor: Any, found: tuple[bytes, str, tuple[int, ...]]) -> bool:
     """Put bytes into a tensor without a trace in its graph; False when they do not fit."""
     made = restore(torch, found, tensor)
     if made is None:

@@ -14,6 +14,7 @@ from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.dtypes import short
 from reefwatch.gather.instrument import Instrument, Tools
 from reefwatch.gather.numerics import layers, movement, pointwise, products  # noqa: F401
+from reefwatch.gather.numerics.cause import Cause, wrong
 from reefwatch.gather.numerics.fallback import again
 from reefwatch.gather.numerics.formula import Inputs, find
 from reefwatch.gather.numerics.plans import Plan, Plans
@@ -46,6 +47,7 @@ class Truth(Instrument):
         self._tools = tools
         self._torch = tools.torch
         self._plans = Plans(tools.torch)
+        self._cause = Cause(tools.torch, self._plans)
         self._rows: dict[Any, dict[str, Any]] = {}
         self._turns: dict[Any, int] = {}
         self._reasons: dict[str, set[str]] = {}
@@ -187,7 +189,25 @@ class Truth(Instrument):
             out = op.outs[one.output] if one.output < len(op.outs) else op.outs[0]
             kind = short(out.dtype)
             row = measure(self._numpy, one, kind if kind in UNIT else "f64")
+            if wrong(row):
+                row.update(self._why(key, one.output, op, plan, call))
             self._keep(key, call, row, witness, kind, out)
+
+    def _why(self, key: Any, output: int, op: Inputs, plan: Plan, call: Any) -> dict[str, str]:
+        """What a second run of a wrong op shows; that of the first time it was wrong stays."""
+        kept = self._rows.get((key, output), {})
+        if "again" in kept:
+            return {name: kept[name] for name in ("again", "elsewhere")}
+        random = self._torch.Tag.nondeterministic_seeded in getattr(call.func, "tags", ())
+        if not self._cause.left or random:
+            return {}
+
+        def judge(other: Inputs) -> Any:
+            made = find(call.name)
+            told = made(other) if made is not None else None
+            return told if told is not None else again(self._torch, other, call.func, plan)[0]
+
+        return self._cause.of(call.func, plan, op, judge)
 
     def _keep(
         self, key: Any, call: Any, row: dict[str, Any], witness: str, kind: str, out: Any

@@ -67,7 +67,9 @@ def _attention_backward(args: Any, out: Any) -> int:
 _MATMUL: dict[str, Flops] = {
     **dict.fromkeys(("mm", "bmm", "matmul", "mv", "linear", "mkldnn_linear"), _product(0)),
     **dict.fromkeys(("addmm", "baddbmm", "addmv", "_addmm_activation"), _product(1)),
-    "addbmm": _batch_sum,
+    # autocast casts none of the in-place forms
+    **dict.fromkeys(("addmm_", "baddbmm_", "addmv_"), _product(1)),
+    **dict.fromkeys(("addbmm", "addbmm_"), _batch_sum),
     "dot": _dot,
     "vdot": _dot,
     **dict.fromkeys(

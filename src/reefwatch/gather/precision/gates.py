@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from reefwatch.core.errors import Breach
 from reefwatch.core.fact import Evidence, Unknown
 from reefwatch.gather.instrument import Instrument, Tools
 
@@ -42,6 +43,7 @@ class Gates(Instrument):
         self._blas: dict[str, Any] = {}
         self._flags: dict[str, Any] = {}
         self._environ: dict[str, str] = {}
+        self._referred = False
 
     def arm(self, tools: Tools) -> None:
         self._tools = tools
@@ -75,6 +77,20 @@ class Gates(Instrument):
         self._blas.setdefault("first", name)
         self._blas["last"] = name
 
+    def on_step(self, step: int, seconds: float, examined: bool) -> None:
+        """Strict mode: a library that torch stepped back from, once, after an examined step."""
+        if self._tools.referee is None or self._referred or "last" not in self._blas:
+            return
+        if not examined:
+            return
+        why = stepped_back(self._blas, wanted(self._environ), warned())
+        if why:
+            self._referred = True
+            row = {"kind": "blas", "why": why}
+            message = self._tools.referee.breach(self.contract, row)
+            if message is not None:
+                raise Breach(message)
+
     def disarm(self) -> None:
         sink = self._tools.sink
         told: dict[str, Any] = {
@@ -104,6 +120,15 @@ def wanted(environ: Mapping[str, str]) -> str:
         if value:
             return library if value == "1" else "cublas"
     return ""
+
+
+def stepped_back(blas: Mapping[str, Any], asked: str, warnings: list[str]) -> str:
+    """Why products do not go to the library that was asked for or that was first; "" if they do."""
+    if asked and blas["last"] != asked:
+        return f"{asked} was asked for, and products went to {blas['last']}"
+    if blas["first"] != blas["last"]:
+        return f"{blas['first']} became {blas['last']} while the run went on"
+    return next((text for text in warnings if "blas" in text.lower()), "")
 
 
 def flags(torch: Any, before: Mapping[str, Any]) -> dict[str, Any]:

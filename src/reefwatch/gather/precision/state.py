@@ -58,6 +58,10 @@ def _sum(tensors: Any) -> Bytes:
     return total
 
 
+_FULL = ("", "none", "ieee", "highest")
+"""What the newer settings of a precision say when they lower nothing."""
+
+
 def flags(torch: Any, before: dict[str, Any]) -> dict[str, Any]:
     """The flags that change precision without a dtype; one that cannot be read is its error's name.
 
@@ -75,6 +79,8 @@ def flags(torch: Any, before: dict[str, Any]) -> dict[str, Any]:
         "float32_matmul_precision": torch.get_float32_matmul_precision,
         "cudnn.allow_tf32": lambda: cudnn.allow_tf32,
         "cudnn.conv.fp32_precision": lambda: cudnn.conv.fp32_precision,
+        "mkldnn.matmul.fp32_precision": lambda: torch.backends.mkldnn.matmul.fp32_precision,
+        "mkldnn.conv.fp32_precision": lambda: torch.backends.mkldnn.conv.fp32_precision,
         "sdp.fp16_bf16_reduction": torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
     }
     told: dict[str, Any] = {}
@@ -84,5 +90,6 @@ def flags(torch: Any, before: dict[str, Any]) -> dict[str, Any]:
         except (RuntimeError, AttributeError) as error:
             value = type(error).__name__
         value = value if isinstance(value, (bool, str)) else str(value)
-        told[name] = value or before.get(name, value)
+        on = value not in (False, *_FULL)
+        told[name] = value if on else before.get(name, value)
     return told

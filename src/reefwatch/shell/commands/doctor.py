@@ -75,6 +75,8 @@ def main(argv: list[str]) -> int:
     _one_of(given, "port", "uses", "capture", "scan", "root")
     if given.gpu and given.scan is None:
         raise UsageError("--gpu goes with --scan")
+    if given.data is not None and (given.port or given.scan or given.capture):
+        raise UsageError("--data goes with the look at a machine and with --uses")
     if given.deep and (given.root or given.port):
         raise UsageError("--deep runs on this machine: it goes with neither --root nor --port")
     if given.capture is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("file", nargs="?", metavar="FILE", help=f"the lock (default: {_NAME})")
     made.add_argument("--check", action="store_true", help="name each drift from the lock")
+    made.add_argument("--update", action="store_true", help="write anew a lock that is there")
     made.add_argument("--diff", nargs=2, metavar=("A", "B"), help="name what differs in two locks")
     made.add_argument(
         "--paranoid", action="store_true", help="read every file again, whatever its time says"
@@ -46,6 +48,8 @@ def main(argv: list[str]) -> int:
     given = parser().parse_args(argv)
     if given.diff and (given.check or given.file):
         raise UsageError("--diff takes two locks and nothing else")
+    if given.update and (given.check or given.diff):
+        raise UsageError("--update writes a lock: it goes with neither --check nor --diff")
     if given.file == "":
         raise UsageError("give the name of a lock")
     judging = {"config": given.config, "baseline": given.baseline}
@@ -57,14 +61,18 @@ def main(argv: list[str]) -> int:
         files = report.facts["files"]
         say(f"{files['read']} files read, {files['known']} recognised by inode, size and time")
     else:
-        return _write(lock, path, given.paranoid)
+        return _write(lock, path, given.paranoid, given.update)
     _print(report, given.json)
     return exit_code(report, options.policy(given))
 
 
-def _write(lock: Any, path: str, paranoid: bool) -> int:
+def _write(lock: Any, path: str, paranoid: bool, update: bool) -> int:
     if Path(path).is_dir():
         raise UsageError(f"{path}: a folder, not a file")
+    if os.path.lexists(path) and not update:
+        raise UsageError(
+            f"{path} is there: --check names each drift from it, --update writes it anew"
+        )
     frozen = lock.lock(path, lock.here(paranoid=paranoid))
     count = sum(len(part) for name, part in frozen.sections.items() if name != "unknown")
     say(f"{path}: {count} things locked, {frozen.files['read']} files read")

@@ -36,6 +36,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--profile", action="store_true", help="time each op by a profiler on the CPU too"
     )
+    made.add_argument(
+        "--signatures",
+        type=_number,
+        default=8,
+        metavar="N",
+        help="costliest ops to time alone in fp32, bf16 and fp16 at the end; 0 for none",
+    )
     made.add_argument("--json", action="store_true", help="the report as JSON on stdout")
     made.add_argument("--no-scrub", action="store_true", help="keep user, host and secrets as read")
     options.judging(made)
@@ -62,6 +69,7 @@ def main(argv: list[str]) -> int:
         fits=given.fits,
         policy=given.policy,
         profile=given.profile,
+        signatures=given.signatures,
         out=given.out,
         scrub=not given.no_scrub,
         config=given.config,
@@ -80,6 +88,10 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise UsageError(f"{text!r} is not a number of steps, from 1 on")
     return int(text)
+
+
+def _number(text: str) -> int:
+    return 0 if text == "0" else _count(text)
 
 
 def _bytes(text: str) -> int:

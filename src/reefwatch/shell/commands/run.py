@@ -40,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
         help="compute each op of the exam once more, in float64 (give it time: --exam 60s)",
     )
     made.add_argument(
+        "--kernels",
+        action="store_true",
+        help="hold the first launches of each Triton kernel against witnesses, on the card",
+    )
+    made.add_argument(
         "--on-mismatch",
         choices=("report", "eager", "raise"),
         default="report",
@@ -78,9 +83,22 @@ def parser() -> argparse.ArgumentParser:
         help="follow a reference; its weights and batches are put in place of the run's own",
     )
     made.add_argument(
+        "--batch",
+        metavar="FILE",
+        help="with --against CHECKPOINT.safetensors: one batch, and what is expected of it",
+    )
+    made.add_argument(
         "--max-size", type=options.size, metavar="64GiB", help="of the reference that is read"
     )
     made.add_argument("--noise", type=int, default=0, help=argparse.SUPPRESS)
+    made.add_argument(
+        "--hang",
+        type=options.seconds,
+        default=60.0,
+        metavar="60s",
+        help="with several ranks: time without a step or a collective, before it is told who is "
+        "waited for",
+    )
     made.add_argument(
         "--strict",
         nargs="?",
@@ -131,11 +149,22 @@ def split(argv: list[str], made: argparse.ArgumentParser) -> tuple[list[str], li
         if word == "--strict":
             argv = [*argv[:here], "--strict=all", *argv[here + 1 :]]
         if word == "--locked":  # its value is optional: only what is called a lock is one
-            named = here + 1 < len(argv) and argv[here + 1].endswith(".lock")
+            named = here + 1 < len(argv) and _is_lock(argv[here + 1])
             value = argv[here + 1] if named else "reefwatch.lock"
             argv = [*argv[:here], f"--locked={value}", *argv[here + 1 + named :]]
         here += 2 if takes.get(word) else 1
     return argv[:here], argv[here:]
+
+
+def _is_lock(name: str) -> bool:
+    """Whether a word is a lock and not the program: by its name, else by how the file begins."""
+    if name.endswith(".lock"):
+        return True
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read(200).startswith("# What computes here. `reefwatch lock")
+    except (OSError, ValueError):
+        return False
 
 
 def main(argv: list[str]) -> int:
@@ -176,6 +205,7 @@ def main(argv: list[str]) -> int:
         exam=given.exam,
         budget=given.budget,
         strict=given.strict,
+        hang=given.hang,
         out=given.out,
         scrub=not given.no_scrub,
         config=given.config,
@@ -184,10 +214,12 @@ def main(argv: list[str]) -> int:
         truth=given.truth,
         record=given.record,
         against=given.against,
+        batch=given.batch,
         perturb=given.perturb,
         noise=given.noise,
         light=given.light,
         most=given.max_size,
+        kernels=given.kernels,
         on_mismatch=given.on_mismatch,
         strict_casts=given.strict_casts,
         referee=given.referee,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from reefwatch.core.errors import UsageError
+from reefwatch.core.errors import ReefwatchError, UsageError
 from reefwatch.shell import options
 from reefwatch.shell.cli import say
 
@@ -49,6 +50,9 @@ def main(argv: list[str]) -> int:
     from reefwatch.api import triage
 
     given = parser().parse_args(argv)
+    for option in ("redact", "bundle"):
+        if getattr(given, option) == "-":
+            raise UsageError(f"--{option} -: give the name of a file (./- for one of that name)")
     if given.last and given.logs:
         raise UsageError("--last takes no log: give one or the other")
     options.targets(given, "redact", "bundle")
@@ -69,20 +73,20 @@ def main(argv: list[str]) -> int:
     if given.json:
         import json
 
-        print(json.dumps(answer.diagnosis.plain(), indent=2, ensure_ascii=False))
+        _print(json.dumps(answer.diagnosis.plain(), indent=2, ensure_ascii=False))
     elif answer.readable:
         from reefwatch.show import triage as show
 
-        print(show.text(answer.diagnosis.view(), answer.remarks))
+        _print(show.text(answer.diagnosis.view(), answer.remarks))
     if not answer.readable:
         for remark in answer.unread:
             say(remark)
         return 2
     if given.json:
-        for remark in answer.unread:
+        for remark in answer.remarks:
             say(remark)
     if given.redact:
-        count = triage.redact(logs, given.redact)
+        count = triage.redact(answer.read, given.redact)
         say(f"{given.redact}: {count} lines")
     if given.bundle:
         from reefwatch.api import triage_bundle
@@ -95,3 +99,24 @@ def main(argv: list[str]) -> int:
     if answer.diagnosis.failed:
         return 3
     return 2 if answer.unread else 0  # in what was not read there may be a failure
+
+
+def _print(text: str) -> None:
+    """To stdout, at once. Raises ReefwatchError when it takes no more."""
+    if sys.stdout is None:
+        raise ReefwatchError("stdout is closed: the answer is not told")
+    try:
+        raw = (text + "\n").encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+        sys.stdout.flush()
+        stream = getattr(sys.stdout, "buffer", None)
+        if stream is None:
+            sys.stdout.write(text + "\n")
+        else:
+            stream.write(raw)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left must not fail again at the end
+        why = error.strerror or error
+        raise ReefwatchError(f"stdout cannot be written ({why}): the answer is not told") from None

@@ -29,21 +29,24 @@ def _case(gpu: dict[str, object], kernel: str, cwsr: str) -> Case:
     bad=(_case(_HALO, "6.17.8-arch1", "1"),),
 )
 def cwsr(case: Case) -> Iterator[Finding]:
-    """The kernel's saving of waves is sound for this card.
+    """The kernel reserves enough memory to save the waves of this card (CWSR).
 
     Why: before Linux 6.18 the driver reserved too little for the waves of gfx1151, and the GPU
     hung under load.
     Fix: Linux 6.18 or newer; until then boot with `amdgpu.cwsr_enable=0`.
     Source: ROCm issue 5590.
     """
-    enabled = case.value("machine.driver")["parameters"].get("cwsr_enable", "1")
-    if version(case.value("machine.kernel")) >= (6, 18) or enabled == "0":
+    release = case.value("machine.kernel")
+    enabled = case.value("machine.driver")["parameters"].get("cwsr_enable")
+    if version(release) >= (6, 18) or enabled == "0":
         return
+    how = "the default" if enabled is None else f"cwsr_enable={enabled}"
     for gpu in devices(case):
         if known(gpu["gfx"]) == "gfx1151":
             yield Finding(
-                f"{title(gpu)} is gfx1151, Linux {case.value('machine.kernel')} with cwsr_enable",
+                f"Linux {release} saves the waves of {title(gpu)} ({how}) in too little memory",
                 (case.evidence("machine.kernel"), case.evidence("machine.driver")),
+                claimed="Linux 6.18 or newer, or cwsr_enable=0",
                 why="training and long inference: the GPU hangs under load",
                 fix="Linux 6.18 or newer; until then boot with amdgpu.cwsr_enable=0",
             )

@@ -14,7 +14,8 @@ from reefwatch.judge.numerics_reference import FOLLOWS, beyond, reference, rows
 
 def _later(case: Case, every: list[Any]) -> Iterator[Finding]:
     """Batches of later steps, where the first one, and all that came of it, was the reference's."""
-    odd = [one for one in every if one["step"] and not one["weight"] and not one["same"]]
+    given = [one for one in every if one["step"] and not one["weight"]]
+    odd = [one for one in given if not one["same"] and not one.get("carried")]
     step = min((one["step"] for one in odd), default=0)
     if step and not any(beyond(case, one)[0] for one in rows(case) if one["step"] < step):
         count = sum(one["step"] == step for one in odd)
@@ -58,6 +59,12 @@ def _given(number: int, **changes: Any) -> Event:
         Case.of(
             _given(0, same=False, fed=True),
             _given(1, same=False, fed=True),
+            numerics__follows=True,
+            numerics__reference=reference(),
+        ),
+        Case.of(
+            _given(0),
+            _given(1, same=False, fed=True, step=1, carried=True),
             numerics__follows=True,
             numerics__reference=reference(),
         ),

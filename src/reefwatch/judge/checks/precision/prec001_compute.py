@@ -105,8 +105,11 @@ def compute_precision(case: Case) -> Iterator[Finding]:
     lost = [row for row in rows if high(row) and row["phase"] == "backward" and not row["file"]]
     twice = [row for row in lost if row["cause"] == "double backward"]
     once = [row for row in lost if row["cause"] != "double backward"]
-    if once:
-        yield _lost(case, once, total)
+    taken: dict[tuple[str, str], Rows] = {}
+    for row in once:
+        taken.setdefault((row["module"], row.get("caller", "")), []).append(row)
+    for (module, caller), group in taken.items():
+        yield _lost(case, module, caller, group, total)
     if twice:
         yield _twice(case, twice, total)
 
@@ -135,12 +138,14 @@ def _finding(case: Case, place: tuple[str, str, int], group: Rows, total: int) -
     )
 
 
-def _lost(case: Case, rows: Rows, total: int) -> Finding:
+def _lost(case: Case, module: str, caller: str, rows: Rows, total: int) -> Finding:
     share = sum(row["flops"] for row in rows) / total
+    file, _, line = caller.rpartition(":")
+    taken = "; its result was taken here" if file else ""
     return Finding(
-        f"{rows[0]['op']} ran in fp32 in backward, and its forward was not seen",
+        f"{rows[0]['op']} ran in fp32 in backward, and its forward was not seen{taken}",
         (Evidence("share of flops", share, "share", grade=Grade.PREDICTED),),
-        Place(op=rows[0]["op"]),
+        Place(module, rows[0]["op"], file, int(line) if file else 0),
         claimed=claimed(case),
         why="the forward ran in another thread, where autocast has to be entered anew, or before "
         "the examined step",

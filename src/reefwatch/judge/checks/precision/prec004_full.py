@@ -40,6 +40,13 @@ _FACTS: dict[str, Any] = {
 }
 _LOW = _ROW | {"in": ["bf16", "bf16"], "out": ["bf16"], "autocast": "bf16"}
 _TF32 = _FLAGS | {"matmul.allow_tf32": True}
+_MEDIUM = _FLAGS | {"mkldnn.matmul.fp32_precision": "bf16"}
+_ON_CPU: dict[str, Any] = _FACTS | {
+    "env__device": {"kind": "cpu"},
+    "precision__autocast": {"devices": ["cpu"]},
+}
+XF32 = "MI3"
+"""In the names of AMD's cards that have matrix units for TF32 (CDNA3)."""
 
 
 @check(
@@ -58,20 +65,27 @@ _TF32 = _FLAGS | {"matmul.allow_tf32": True}
             Event("precision.op", _ROW, id="1"),
             **(_FACTS | {"precision__flags": _TF32, "env__device": {"kind": "cpu"}}),
         ),
+        Case.of(
+            Event("precision.op", _ROW | {"kind": "conv"}, id="1"),
+            **(_ON_CPU | {"precision__flags": _MEDIUM}),
+        ),
     ),
     bad=(
         Case.of(Event("precision.op", _LOW, id="1"), **_FACTS),
         Case.of(Event("precision.op", _ROW, id="1"), **(_FACTS | {"precision__flags": _TF32})),
+        Case.of(Event("precision.op", _ROW, id="1"), **(_ON_CPU | {"precision__flags": _MEDIUM})),
     ),
 )
 def full_precision(case: Case) -> Iterator[Finding]:
     """Full precision: no product runs in fewer bits than claimed.
 
     Low-precision operands are seen at dispatch. TF32 is not a dtype: the operands stay fp32 and a
-    flag lets the card round them; that the flag is on is told as a weaker finding, on NVIDIA only.
+    flag lets the library round them. That a flag is on is told as a weaker finding, where it is
+    obeyed: TF32 on NVIDIA and on AMD's MI300 family, oneDNN's bf16 on the CPU.
 
     Why: an autocast left on, a library that casts, or `allow_tf32` (on by default for convolutions)
-    gives about three decimal digits where seven are claimed.
+    gives about three decimal digits where seven are claimed. On a CPU with 16-bit units,
+    `torch.set_float32_matmul_precision("medium")` rounds the operands of all products to bf16.
     Fix: leave the autocast region; `torch.backends.cuda.matmul.allow_tf32 = False` and
     `torch.backends.cudnn.allow_tf32 = False`, or claim `tf32`.
     Source: https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html
@@ -92,20 +106,38 @@ def full_precision(case: Case) -> Iterator[Finding]:
             why="autocast was on" if row["autocast"] != "off" else "its operands were cast before",
             fix="leave the autocast region, or claim mixed precision",
         )
-    if not promise(case).tf32:
-        yield from _tf32(case, wide)
+    yield from _lowered(case, wide, promise(case).tf32)
 
 
-def _tf32(case: Case, wide: set[str]) -> Iterator[Finding]:
+def _lowered(case: Case, wide: set[str], tf32: bool) -> Iterator[Finding]:
+    """Flags that let a library round the operands of an fp32 product, where it obeys them."""
     flags: dict[str, Any] = case.value("precision.flags")
+    devices = case.known("precision.autocast", {}).get("devices", ("cpu", "cuda"))
     device = case.known("env.device", {})
-    if device.get("kind") != "nvidia":
-        return
+    card = "cuda" in devices and (
+        device.get("kind") == "nvidia" or (device.get("kind") == "amd" and XF32 in device["name"])
+    )
     for flag, kind in (("matmul.allow_tf32", "matmul"), ("cudnn.allow_tf32", "conv")):
-        if flags.get(flag) is True and kind in wide:
-            yield Finding(
+        if card and not tf32 and flags.get(flag) is True and kind in wide:
+            yield _flag(
+                case,
                 f"{flag} is on, so {kind} in fp32 may round its operands to TF32",
-                (Evidence(flag, True, source="flag", grade=Grade.PREDICTED),),
-                claimed=claimed(case),
-                fix=f"set torch.backends.{flag.replace('matmul', 'cuda.matmul')} = False",
+                (flag, True),
+                f"set torch.backends.{flag.replace('matmul', 'cuda.matmul')} = False",
             )
+    for kind in ("matmul", "conv"):
+        flag = f"mkldnn.{kind}.fp32_precision"
+        value = flags.get(flag)
+        if "cpu" in devices and kind in wide and value == "bf16":
+            yield _flag(
+                case,
+                f"{flag} is {value}, so {kind} in fp32 on the CPU may round its operands to it",
+                (flag, value),
+                f"set torch.backends.{flag} = 'ieee'; for products, "
+                "torch.set_float32_matmul_precision('highest') does it too",
+            )
+
+
+def _flag(case: Case, message: str, flag: tuple[str, Any], fix: str) -> Finding:
+    evidence = Evidence(flag[0], flag[1], source="flag", grade=Grade.PREDICTED)
+    return Finding(message, (evidence,), claimed=claimed(case), fix=fix)

@@ -8,11 +8,12 @@ from typing import Any
 from reefwatch.core.check import check
 from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence
-from reefwatch.core.finding import Finding, Severity
+from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case
 from reefwatch.judge.precision_claims import (
     MIXED,
     claimed,
+    compute_rows,
     covers,
     promise,
 )
@@ -72,6 +73,7 @@ def autocast_claimed(case: Case) -> Iterator[Finding]:
         yield Finding(
             f"autocast ran in {', '.join(other)}",
             evidence,
+            _first(case, other),
             claimed=said,
             why="without a dtype, autocast is fp16 on a GPU and bf16 on the CPU",
             fix=f"give the dtype: torch.autocast(..., dtype={wanted})",
@@ -91,3 +93,11 @@ def autocast_claimed(case: Case) -> Iterator[Finding]:
             claimed=said,
             fix="put the forward inside the autocast region",
         )
+
+
+def _first(case: Case, dtypes: list[str]) -> Place:
+    """The first product in a region of one of these dtypes, where one was examined."""
+    for row in compute_rows(case):
+        if row["region"] in dtypes and row["phase"] != "backward":
+            return Place(row["module"], row["op"], row["file"], row["line"])
+    return Place()

@@ -35,10 +35,12 @@ _ROW: dict[str, Any] = {
 }
 
 
-def _case(bf16: float, **more: Any) -> Case:
+def _case(bf16: float, claim: str = "bf16-mixed", **more: Any) -> Case:
     row = _ROW | {"seconds": _ROW["seconds"] | {"bf16": bf16}} | more
     return Case.of(
-        Event("precision.signature", row, id="0"), precision__signatures={"timed": 1, "of": 1}
+        Event("precision.signature", row, id="0"),
+        precision__signatures={"timed": 1, "of": 1},
+        claim__precision=claim,
     )
 
 
@@ -58,15 +60,20 @@ def _covers(case: Case) -> tuple[Coverage, ...]:
         _case(0.0039),
         _case(0.009, small=True),
         _case(0.005, spread={"bf16": 0.2}),
+        _case(0.005, dtype="f32", claim="fp16-mixed"),
     ),
-    bad=(_case(0.005), _case(0.0038, seconds={"f32": 0.004, "bf16": 0.0038, "f16": 0.0014})),
+    bad=(
+        _case(0.005),
+        _case(0.005, dtype="f32"),
+        _case(0.0038, seconds={"f32": 0.004, "bf16": 0.0038, "f16": 0.0014}),
+    ),
 )
 def signatures(case: Case) -> Iterator[Finding]:
     """The costliest ops are faster in 16 bits than in fp32, and as fast in bf16 as in fp16.
 
     Each was run alone on operands of the same shapes, in turn in fp32, bf16 and fp16; an op that
-    the run has in 16 bits is judged in that dtype, one in fp32 in both. Ops as short as a launch
-    tell nothing and are left out.
+    the run has in 16 bits is judged in that dtype, one in fp32 in the claimed one, or in both
+    where no 16 bits are claimed. Ops as short as a launch tell nothing and are left out.
 
     Why: half the bytes take half the time, and matrix units are faster still. Slower than fp32
     means that the low dtype is emulated (cast there and back) or has a naive kernel; bf16 far
@@ -75,20 +82,30 @@ def signatures(case: Case) -> Iterator[Finding]:
     Source: https://github.com/pytorch/pytorch/issues/86270,
     https://github.com/ROCm/legacy-rocm-build/issues/5514
     """
+    claim = str(case.known("claim.precision") or "")
     for event in case.rows("precision.signature"):
         row = event.data
         if row["small"]:
             continue
         times: Mapping[str, float] = row["seconds"]
-        for dtype in (row["dtype"],) if row["dtype"] in ("bf16", "f16") else ("bf16", "f16"):
+        for dtype in _judged(row["dtype"], claim):
             if _slower(row, dtype, "f32", SLOWER):
                 yield _finding(row, dtype, "f32", "it is emulated there, or runs on a naive kernel")
-        apart = row["dtype"] != "f16" and _slower(row, "bf16", "f16", APART)
+        apart = "bf16" in _judged(row["dtype"], claim) and _slower(row, "bf16", "f16", APART)
         if apart and not _slower(row, "bf16", "f32", SLOWER):
             yield _finding(row, "bf16", "f16", "the library has no kernel of that kind for bf16")
         for dtype, error in row["errors"].items():
             if dtype == row["dtype"] and times:
                 yield _missing(row, dtype, error)
+
+
+def _judged(dtype: str, claim: str) -> tuple[str, ...]:
+    """The low dtypes that the run has or asks for."""
+    if dtype in ("bf16", "f16"):
+        return (dtype,)
+    both = ("bf16", "f16")
+    names = {"bf16": "bf16", "f16": "fp16"}
+    return tuple(low for low in both if claim.startswith(names[low])) or both
 
 
 def _slower(row: Mapping[str, Any], low: str, than: str, limit: Tolerance) -> bool:

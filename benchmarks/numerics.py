@@ -1,0 +1,72 @@
+"""What recording a reference costs, paired in one run: steps of the ladder against those between.
+
+Prints a row per model: the median time of recorded steps (2, 4, 8) over that of the plain steps
+among them, and the bytes of one recorded step besides weights and batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from models import WORKLOADS, Training, pictures, text
+
+import reefwatch
+from reefwatch.store.bundle import ROWS, Bundle
+
+RECORDED, STEPS = (2, 4, 8), 10
+BAR_TIME, BAR_BYTES = 1.3, 2e6
+SMALLER = {"resnet50": pictures(96, 4), "llama": text(32000, 64, 1)}
+"""Batches for a processor."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--models", nargs="+", default=["resnet50"])
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    ok = True
+    print("| model | device | plain step, s | recorded step, s | ratio | MB per step | rows |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name in given.models:
+        for _ in range(given.rounds):
+            ok &= measured(name, given.device)
+    raise SystemExit(0 if ok else 1)
+
+
+def measured(name: str, device: str) -> bool:
+    load = WORKLOADS[name]
+    if device == "cpu" and name in SMALLER:
+        load = dataclasses.replace(load, batch=SMALLER[name])
+    training = Training(load, device)
+    times: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "ref")
+        with reefwatch.watch(exam=0, budget=0, record=place, light=True, out=Path(folder, "out")):
+            for _ in range(STEPS):
+                begun = time.perf_counter()
+                training.step()
+                if device != "cpu":
+                    torch.cuda.synchronize()
+                times.append(time.perf_counter() - begun)
+        head: Any = Bundle(place).head
+        size = (place / ROWS).stat().st_size / len(head["steps"])
+        rows = head["rows"] / len(head["steps"])
+    # what closes a step is done when its update ends, within the step's own time
+    recorded = statistics.median(times[step] for step in RECORDED)
+    plain = statistics.median(t for n, t in enumerate(times) if n > 2 and n not in RECORDED)
+    ratio = recorded / plain
+    words = f"| {name} | {torch.device(device).type} | {plain:.4f} | {recorded:.4f} | {ratio:.2f} "
+    print(f"{words}| {size / 1e6:.2f} | {rows:.0f} |", flush=True)
+    return ratio <= BAR_TIME and size <= BAR_BYTES
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The distributed contract, tried out: collectives, parallel training, checkpoints, bandwidth."""

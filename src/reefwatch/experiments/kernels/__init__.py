@@ -1,0 +1,1 @@
+"""Triton kernels on the virtual AMD GPU: launches captured, run, and held against witnesses."""

@@ -1,0 +1,1 @@
+"""Guards of a watched run of several ranks: replicas, data, collectives, hangs."""

@@ -1,0 +1,1 @@
+"""Triton launches: their arguments, their values, and Triton's interpreter beside them."""

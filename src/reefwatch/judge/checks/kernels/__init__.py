@@ -1,0 +1,1 @@
+"""Triton and other kernels: does machine code compute what the source says."""
