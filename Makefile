@@ -51,7 +51,7 @@ tests: $(VENV)/.reefwatch-test
 	$(BIN)/python -m pytest -q -m "not serial" -n $(JOBS) </dev/null || failed=1; \
 	set +x; exit $$failed
 
-verify-%: $(VENV)/.reefwatch-test ## the full bars of one contract (loop, precision, machine, numerics, triage, dist); writes docs/verified/
+verify-%: $(VENV)/.reefwatch-test ## the full bars of one contract (compile, loop, precision, machine, numerics, triage, dist); writes docs/verified/
 	$(BIN)/python scripts/verify $* $(PARTS)
 
 bench: $(VENV)/.reefwatch-run ## what watching costs here; writes benchmarks/results/

@@ -1,4 +1,4 @@
-"""The bars of the torch.compile contract; parts: cases inject clean models cost gpu."""
+"""The bars of the torch.compile contract; parts: cases inject clean models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ PARTS = {
     "inject": ["compile_inject.py", "--count", "110", "--locate", "110"],
     "clean": ["compile_clean.py"],
     "models": ["compile_zoo.py"],
-    "cost": ["../../benchmarks/compile.py"],
 }
 
 

@@ -129,7 +129,7 @@ def _judged(command: str, record: Record, settings: Settings | None = None) -> R
     from reefwatch.judge import engine
 
     silenced = judging.silences(settings or Settings(), Path.cwd())
-    return judging.judged(command, [record], None, silenced, selected=engine.load("compiled"))
+    return judging.judged(command, [record], None, silenced, selected=engine.load("compile"))
 
 
 def check(
