@@ -1,8 +1,8 @@
 """The bars of the distributed contract: `make verify-dist` (see scripts/verify/__main__.py).
 
-Parts, which may be named: mutants matrix watched failures, and only when named cost. What a part tells is kept in
-`reefwatch-runs/verify-dist` for some hours, so that a run that was interrupted can be resumed; each
-table says when and of which commit it is.
+Parts, which may be named: mutants matrix watched failures, and only when named cost. What a part
+tells is kept in `reefwatch-runs/verify-dist` for some hours, so that a run that was interrupted can
+be resumed; each table says when and of which commit it is.
 """
 
 from __future__ import annotations
