@@ -19,9 +19,9 @@ class Arena:
         self._dtype, self._device, self._strided, self._key = dtype, device, strided, key
         self._made: list[tuple[Any, Any, Any, str]] = []
 
-    def buffer(self, values: Any, what: str) -> Any:
+    def buffer(self, values: Any, what: str, packed: bool = False) -> Any:
         """A buffer that holds these values, with guards around (and between) them."""
-        n, stride = values.numel(), 2 if self._strided else 1
+        n, stride = values.numel(), 2 if self._strided and not packed else 1
         length = 2 * GUARD + n * stride
         number = len(self._made)
         base = codes.payload(length, self._dtype, self._key, 991, number, device=self._device)

@@ -174,6 +174,8 @@ def all_to_all(c: Context) -> Iterator[Expected]:
 
 
 def all_to_all_single(c: Context, more: int = 0) -> Iterator[Expected]:
+    """Its input is packed also when the output is strided: a strided input is refused."""
+
     def size(source: int, to: int) -> int:
         return c.n + (source * 3 + to) % 4 * more
 
@@ -183,7 +185,11 @@ def all_to_all_single(c: Context, more: int = 0) -> Iterator[Expected]:
     splits = (counts, [size(c.rank, to) for to in range(c.world)]) if more else (None, None)
     c.done(
         dist.all_to_all_single(
-            out, c.arena.buffer(given, "input"), *splits, group=c.group, async_op=c.later
+            out,
+            c.arena.buffer(given, "input", packed=True),
+            *splits,
+            group=c.group,
+            async_op=c.later,
         )
     )
     for source, part in enumerate(out.split(counts)):

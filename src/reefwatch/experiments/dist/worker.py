@@ -145,15 +145,15 @@ def _one(bench: Bench, step: Step, number: int, spot: Place) -> tuple[Row, bool]
             }
             spot.raised = row["detail"]
     spot.after = True
-    states = bench.tell_all(f"s{number}", row["state"])
-    here = [state for state in states if state != "skipped"]
-    if row["state"] == "error" and all(state == "error" for state in here):
+    word = "broken" if row["state"] == "error" and _broken(bench, row) else row["state"]
+    states = bench.tell_all(f"s{number}", word)
+    failed = [state in ("error", "broken") for state in states if state != "skipped"]
+    if row["state"] == "error" and all(failed):
         row["state"] = "unsupported"
-        return row, _broken(bench, row)
-    if "error" in here:
+    elif any(failed) and not all(failed):
         row["others"] = ", ".join(f"rank {r}: {s}" for r, s in enumerate(states) if s != "skipped")
-        return row, True
-    return row, False
+    # the same answer on all ranks, also on those that are not in the group
+    return row, "broken" in states or (any(failed) and not all(failed))
 
 
 def _broken(bench: Bench, row: Row) -> bool:
