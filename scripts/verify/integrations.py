@@ -30,8 +30,8 @@ CONFIGURATIONS = {
     "32, DDP": "--ddp",
     "bf16-mixed, DDP, accumulation 2, clip by norm": "--precision bf16-mixed --ddp --accumulate 2"
     " --clip 0.1",
-    "32, compiled": "--compile",
-    "bf16-mixed, compiled, clip by norm": "--precision bf16-mixed --compile --clip 0.1",
+    "32, a part compiled": "--compile",
+    "bf16-mixed, a part compiled, clip by norm": "--precision bf16-mixed --compile --clip 0.1",
 }
 FAULTS = {
     # name: (framework, arguments, code, what the finding names: module or file)

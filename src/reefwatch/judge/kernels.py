@@ -271,7 +271,7 @@ def example(**changed: Any) -> Event:
         "specialisation": "add_kernel:0",
         "options": {"num_warps": 4},
         "constants": {},
-        "arguments": [],
+        "arguments": [["x", "f32", [64]]],
     }
     for name, value in changed.items():
         if name.startswith("subject__"):

@@ -39,10 +39,12 @@ def not_restored(case: Case, kind: str, what: str, fix: str) -> Finding | None:
     if not broken(value):
         return None
     count = value["differ"] + value["absent"]
-    first = value["values"][0]
+    shown = "".join(
+        f", first {first['name']}: {first['after']}, where the stopped run had {first['before']}"
+        for first in value["values"][:1]
+    )
     return Finding(
-        f"{what} not restored: {count} of {value['of']} values differ, first {first['name']}: "
-        f"{first['after']}, where the stopped run had {first['before']}",
+        f"{what} not restored: {count} of {value['of']} values differ{shown}",
         (Evidence(f"{kind} values not restored", count, "values", "state before the next update"),),
         claimed="a resumed run goes on from the state that was saved",
         fix=fix,

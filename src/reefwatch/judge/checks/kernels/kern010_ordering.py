@@ -31,7 +31,7 @@ def _doubt(case: Case) -> str:
     for row in kernels.rows(case):
         for target, subject in row.get("subjects", {}).items():
             if subject.get("scan", {}).get("unscanned"):
-                missing = kernels.listed(subject["scan"]["unscanned"])
+                missing = kernels.listed(map(str, subject["scan"]["unscanned"]))
                 return f"{row['kernel']} on {target} could not be scanned for {missing}"
     return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from reefwatch.core.check import check
 from reefwatch.core.fact import Evidence
@@ -10,7 +11,14 @@ from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
 from reefwatch.judge.numerics_resume import POINT, covers
 
-_DATA = {"of": 8, "differ": 0, "first": None, "shape": [8, 4], "loaders": [], "explained": False}
+_DATA: dict[str, Any] = {
+    "of": 8,
+    "differ": 0,
+    "first": None,
+    "shape": [8, 4],
+    "loaders": [{"sampler": "RandomSampler", "own": False}],
+    "explained": False,
+}
 
 
 def _doubt(case: Case) -> str:
