@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reefwatch.gather.patches import opaque
+
 _NUMBERS = frozenset((bool, int, float, complex))
 _TENSORS = ("Tensor", "Optional[Tensor]")
 
@@ -44,4 +46,5 @@ def make_box(torch: Any) -> Box:
                 told[place] = torch.tensor(told[place], dtype=kinds[type(told[place])])
         return tuple(told)
 
+    opaque(torch, box, learn)
     return box
