@@ -116,7 +116,7 @@ def faults(names: list[str], jobs: int) -> tuple[list[str], bool]:
         (said, *_) = guarded(framework, words)
         found = [b for b in said["broken"] if b["code"] == code]
         located = [b for b in found if where in b["module"] or where in b["message"]]
-        twin = words.partition(" --fault")[0].replace("16-mixed", "bf16-mixed")
+        twin = words.partition("--fault")[0].replace("16-mixed", "bf16-mixed")
         twin = twin.replace("bfbf16", "bf16")
         (clean, *_) = guarded(framework, twin)
         loud = [b["code"] for b in clean["broken"] if b["severity"] != "note"]

@@ -61,7 +61,9 @@ def half(x):
     return Half.apply(x)
 
 
-def test_a_wrong_gradient_is_found(under, wrong):
+def test_a_wrong_gradient_is_found(under, wrong, monkeypatch):
+    monkeypatch.setattr("reefwatch.gather.compiled.uses.Use.foreign", False)
+
     def program():
         fast = torch.compile(torch.nn.Tanh(), backend=wrong(torch.tanh, half))
         fast(torch.linspace(-1, 1, 7, requires_grad=True))
@@ -70,6 +72,26 @@ def test_a_wrong_gradient_is_found(under, wrong):
     assert seen.outcomes["COMP001"].verdict is not Verdict.BROKEN
     assert seen.outcomes["COMP002"].verdict is Verdict.BROKEN
     assert seen.rows[0]["path"].startswith("gradient of args[0]")
+
+
+def test_code_of_a_backend_of_the_programs_own_runs_as_often_as_without(under):
+    ran = []
+
+    def backend(graph, examples):
+        def call(*args):
+            ran.append(1)
+            return graph.forward(*args)
+
+        return call
+
+    def program():
+        fast = torch.compile(torch.nn.Tanh(), backend=backend)
+        fast(torch.linspace(-1, 1, 7, requires_grad=True))
+
+    seen = under(program)
+    assert ran == [1]
+    assert seen.outcomes["COMP001"].verdict is not Verdict.BROKEN
+    assert seen.outcomes["COMP002"].verdict is Verdict.UNPROVEN
 
 
 def test_a_lost_write_is_found(under):

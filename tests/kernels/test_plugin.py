@@ -50,7 +50,11 @@ def test_without_the_option_nothing_is_done(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "reefwatch.pytest_plugin", "-q", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -56,7 +56,7 @@ def test_packed_logs(reefwatch, tmp_path, pack):
 
 
 def test_a_packed_log_that_is_cut_short_is_read_as_far_as_it_goes(reefwatch, tmp_path):
-    text = LOG + "".join(f"step {n * 7919 % 1000}\n" for n in range(20000))
+    text = LOG + "".join(f"  at {n * 7919 % 1000:x}\n" for n in range(20000))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(text.encode())[:-2000])
     done = reefwatch("triage", "--json", "cut.gz")
     assert json.loads(done.stdout)["family"] == "hip-oom"

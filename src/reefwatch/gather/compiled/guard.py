@@ -230,7 +230,7 @@ class CompileGuard(Instrument):
         after = Draws()
         try:
             seen = trial.observe(out, error)
-            again = None if use.graphs else use.again
+            again = None if use.graphs or use.foreign else use.again
             options = self.options
             rules = Rules(options.get("referee") or "float64", bool(options.get("strict_casts")))
             trial.function = use.original
@@ -244,6 +244,8 @@ class CompileGuard(Instrument):
             )
         finally:
             after.restore()
+        if use.foreign and trial.differentiates and not verdict.differences:
+            tally.partial("its gradients: code of a backend of the program's own is not run again")
         return self._keep(use, tally, key, trial, verdict)
 
     # -- what is told ---------------------------------------------------------------------------

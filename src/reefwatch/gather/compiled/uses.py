@@ -113,6 +113,18 @@ class Use:
     def inductor(self) -> bool:
         return bool(self.settings["backend"] == "inductor")
 
+    @functools.cached_property
+    def foreign(self) -> bool:
+        """True for a backend of the program's own: running its code once more may have effects."""
+        backend = self.backend
+        if self.inductor:
+            return False
+        backend = getattr(backend, "compiler_fn", backend)  # torch.compile has wrapped it
+        registry = sys.modules.get("torch._dynamo.backends.registry")
+        known = getattr(registry, "_COMPILER_FNS", {})
+        ours = str(getattr(backend, "__module__", "")).startswith("torch.")
+        return not (ours and any(backend is one for one in known.values()))
+
     @property
     def graphs(self) -> bool:
         """True when it replays CUDA graphs: a second call would write over the first's results."""
