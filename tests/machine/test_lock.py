@@ -265,6 +265,16 @@ def test_unknown_is_unproven_and_no_drift(machine, tmp_path):
     assert exit_code(report, ExitPolicy(require_proof=True)) == 4
 
 
+def test_what_both_know_is_compared_whatever_unknown_says():
+    there = {"packages": {"torch": "1.0"}, "unknown": {"packages": "x"}}
+    here = {"packages": {"torch": "2.0"}}
+    assert [str(drift) for drift in drifts.between(there, here)] == [
+        "packages torch: 1.0 became 2.0"
+    ]
+    one_sided = {"packages": {}, "unknown": {"packages": "x"}}
+    assert list(drifts.between(one_sided, here)) == []
+
+
 def test_the_second_look_reads_no_file(machine):
     first, second, third = machine.freeze(), machine.freeze(), machine.freeze(paranoid=True)
     assert first.files["read"] > 10 and first.files["known"] == 0

@@ -132,3 +132,9 @@ def test_apply_refuses_what_it_cannot_do(index, tmp_path):
     assert isinstance(other, Plan)
     with pytest.raises(UsageError, match=r"has Python .*, the plan is for 3\.9"):
         api.apply(other, tmp_path / "venv")
+
+
+@pytest.mark.parametrize("wish", [{"torch": ">=2.5"}, {"torch": "latest"}, {"rocm": "7.2foo"}])
+def test_what_is_no_version_is_refused(wish):
+    with pytest.raises(UsageError, match="is no version such as"):
+        api.wishes("RX 7900 XTX", "ubuntu-24.04", "3.12", **wish)

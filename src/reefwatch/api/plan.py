@@ -22,6 +22,9 @@ OLD_DAYS = 120
 """Tables older than this are said to be old: ROCm and torch release every one to three months."""
 
 
+_VERSION = re.compile(r"v?\d+(\.\d+){0,2}(\.post\d+)?(\+[\w.]+)?")
+
+
 def wishes(
     gpu: str = "",
     os_name: str = "",
@@ -40,6 +43,9 @@ def wishes(
     from reefwatch.plan import solver
     from reefwatch.plan.sets import Wishes
 
+    for what, said in (("torch", torch), ("rocm", rocm)):
+        if said and not _VERSION.fullmatch(said):
+            raise UsageError(f"--{what} {said!r} is no version such as 2.13 or 7.2")
     here = host or LiveHost()
     vendor = "amd"
     if not gpu:

@@ -58,12 +58,13 @@ def between(there: Lock, here: Lock) -> Iterator[Drift]:
     """Each difference, in the order of the sections; what either does not know is left out."""
     dark = (*there.get("unknown", {}), *here.get("unknown", {}))
     for section in dict.fromkeys((*there, *here)):
-        if section == "unknown" or section in dark:
-            continue
         old, new = there.get(section) or {}, here.get(section) or {}
+        if section == "unknown" or (section in dark and not (old and new)):
+            continue
         for key in dict.fromkeys((*old, *new)):
             before, after = old.get(key), new.get(key)
-            if before != after and f"{section}.{key}" not in dark:
+            seen = before is not None and after is not None  # by both, whatever `unknown` says
+            if before != after and (seen or f"{section}.{key}" not in dark):
                 yield Drift(section, key, before, after, grade(section, key))
 
 

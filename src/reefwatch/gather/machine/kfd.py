@@ -107,6 +107,9 @@ def _node(host: Host, folder: str, number: int) -> Node:
     if "simd_count" not in fields and "cpu_cores_count" not in fields:
         return Node(number, hidden=f"{folder}/properties names neither cores nor SIMDs")
     node = Node(number, fields)
+    for name in ("simd_count", "cpu_cores_count"):
+        if name in fields and isinstance(wrong := node.value(name, 0), Unknown):
+            return Node(number, hidden=wrong.reason)
     if not node.is_gpu:
         return node
     banks = host.find(f"{folder}/mem_banks/*/properties")[:64]
