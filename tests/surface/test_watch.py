@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import subprocess
+import sys
 
 import pytest
 
@@ -80,6 +82,44 @@ def test_watches_cannot_be_nested():
     with reefwatch.watch() as after:
         pass
     assert after.report
+
+
+INSIDE = """
+import torch, reefwatch
+
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with reefwatch.watch({asked}) as w:
+    for _ in range(6):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+held = {{o.code for o in w.report.outcomes if o.verdict.name == "HELD"}}
+print("LOOP001" in held, w.folder)
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "words", "claimed"),
+    [
+        ("claim='bf16-mixed'", [], ["bf16-mixed", "reefwatch.watch in the program"]),
+        ("strict='loop', budget=0.5", ["budget, strict"], ["bf16-mixed", "autocast state seen"]),
+    ],
+)
+def test_a_watch_in_a_watched_program_is_part_of_it(tmp_path, asked, words, claimed):
+    (tmp_path / "inside.py").write_text(INSIDE.format(asked=asked))
+    command = [sys.executable, "-m", "reefwatch", "run", "--out", "rec", "inside.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.split() == ["True", str(tmp_path / "rec")], ran.stderr
+    assert ran.returncode == 0
+    (record,) = reefwatch.report(tmp_path / "rec").records
+    claim = record.fact("claim.precision")
+    assert [claim.value, claim.source] == claimed
+    late = [remark for remark in record.remarks if "cannot take effect" in remark]
+    assert len(late) == len(words)
+    assert all(word in remark for word, remark in zip(words, late, strict=True))
 
 
 def test_a_watch_is_used_once():

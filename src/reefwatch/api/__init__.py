@@ -97,7 +97,7 @@ def run(
         triage.keep_unstarted(runner.complaint(program), program.name, settings)
         runner.leave_to_python(program)
     files = {kind: Path(os.path.abspath(path)) for kind, path in (exports or {}).items()}
-    session = Session(settings, [program.target, *program.args], program.name, say)
+    session = Session(settings, [program.target, *program.args], program.name, say, whole=True)
     if config is not None or baseline is not None:
         session.silences = judging.silences(settings, session.cwd)
     under = None
@@ -142,7 +142,10 @@ class watch:
     """Watch a block of code: `with reefwatch.watch(claim="bf16-mixed") as w: ...`.
 
     Afterwards `w.report` says what held, `w.folder` where the record lies. What the block raises
-    passes through. Raises ReefwatchError when a watch is on already, UsageError for unknown words.
+    passes through. Under `reefwatch run` the block is part of that watch: the claim counts for all
+    of the program, `report` says what is known when the block ends, and what else is asked of it
+    is a remark in the record. Raises ReefwatchError when another watch of the program is on,
+    UsageError for unknown words.
     """
 
     def __init__(
@@ -189,10 +192,15 @@ class watch:
         self._report: Report | None = None
 
     def __enter__(self) -> watch:
-        from reefwatch.api.session import Session
+        from reefwatch.api.session import Session, running
 
         if self._session is not None:
             raise ReefwatchError("this watch was used already: make a new one")
+        whole = running()
+        if whole is not None and whole.whole:
+            whole.join(self._settings)
+            self._session = whole
+            return self
         argv = list(sys.argv) or [""]
         name = os.path.splitext(os.path.basename(argv[0]))[0] or "notebook"
         session = Session(self._settings, argv, name)
@@ -210,6 +218,9 @@ class watch:
 
         session = self._session
         assert session is not None, "the watch was never entered"
+        if session.whole:
+            self._report = session.glance() or Report("watch", ())
+            return
         name = None if error is None else runner.in_words(error)
         session.stop({"code": None, "exception": name})
         self._report = session.judge("watch")

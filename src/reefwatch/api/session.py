@@ -77,8 +77,13 @@ class Session:
         script: str,
         say: Callable[[str], None] | None = None,
         launched: Launch | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         from reefwatch.core import launch
+
+        self.whole = whole
+        """True for the watch of a whole program, which a watch inside the program joins."""
 
         self.settings, self.argv, self.script = settings, list(argv), script
         self._environ: Mapping[str, str] = os.environ
@@ -149,6 +154,22 @@ class Session:
         """A moment that only a trainer knows of, such as `gradients_ready`."""
         if self._watch is not None and not self._stopped:
             getattr(self._watch, moment)(*args)
+
+    def join(self, asked: Settings) -> None:
+        """A watch inside the program: its claim is taken where none was made, the rest is told."""
+        if self._sink is None:
+            return
+        claim = asked.claim if self.settings.claim is None else None
+        if claim is not None:
+            source = "reefwatch.watch in the program"
+            self.option("claim", claim)
+            self._sink.fact("claim.precision", Evidence("claim.precision", claim, source=source))
+        late = [name for name in asked.beside(self.settings) if name != "claim" or claim is None]
+        if late:
+            self._sink.remark(
+                "reefwatch.watch in the program joined the watch of the command, where its "
+                f"{', '.join(late)} cannot take effect: say it to `reefwatch run`"
+            )
 
     def tell(self, what: str, facts: Callable[[], Mapping[str, Fact]]) -> None:
         """Record facts besides those of the instruments. What fails is told, never raised."""

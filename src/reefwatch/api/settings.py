@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,16 @@ class Settings:
             referee,
             float(locate),
         )
+
+    def beside(self, other: Settings) -> dict[str, Any]:
+        """What is asked for here, other than by default, and differs in `other`; by name."""
+        plain = Settings()
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name)
+            not in (getattr(plain, field.name), getattr(other, field.name))
+        }
 
     def plain(self) -> dict[str, Any]:
         """What goes into a record's header and to a child process, as JSON."""

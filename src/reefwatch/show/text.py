@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from reefwatch.core.finding import Finding, Outcome, Severity, Verdict
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 HEIGHT = 40
 """Lines of one screen. Beyond it detail goes first, then rows; what was left out is said."""
+_REASONS = 160
+"""Characters of what was not claimed, and why; the page and the JSON have all of it."""
 _MARKS = {"broken": "✗", "warning": "!", "errored": "#", "unproven": "?", "held": "✓"}
 _PLAIN_MARKS = {"broken": "x", "warning": "!", "errored": "#", "unproven": "?", "held": "+"}
 _STYLES = {
@@ -201,11 +204,7 @@ def _foot(report: Report, detail: _Detail) -> Iterator[_Line]:
         )
         yield _Line(f"silenced  {len(silenced)}  ({reasons})", one_line=True)
     if report.unclaimed:
-        reasons = "; ".join(
-            f"{view.codes(codes)}: {words.clip_end(words.line(reason), 80)}"
-            for reason, codes in view.grouped(report.unclaimed).items()
-        )
-        yield _Line(f"not claimed  {reasons}", style="dim", one_line=True)
+        yield _Line(f"not claimed  {_unclaimed(report)}", style="dim", one_line=not detail.notes)
     most = 6 if detail.notes else 2
     for remark in report.remarks[:most]:
         yield _Line(f"remark  {words.line(remark, 300)}", style="yellow", one_line=detail.one_line)
@@ -214,6 +213,16 @@ def _foot(report: Report, detail: _Detail) -> Iterator[_Line]:
     for key, word in (("html", "report"), ("folder", "record")):
         if report.facts.get(key):
             yield _Line(f"{word}  {words.line(report.facts[key], 4000)}", whole=True)
+
+
+def _unclaimed(report: Report) -> str:
+    """What was not claimed and why: the reasons of most checks first, as many as two lines hold."""
+    groups = sorted(view.grouped(report.unclaimed).items(), key=lambda one: -len(one[1]))
+    said = [f"{view.codes(codes)}: {words.clip_end(words.line(why), 80)}" for why, codes in groups]
+    told = max(1, sum(1 for end in accumulate(len(one) + 2 for one in said) if end <= _REASONS))
+    rest = len(said) - told
+    more = [f"and {words.several(rest, 'more reason')}"] if rest else []
+    return "; ".join(said[:told] + more)
 
 
 def _by_reason(silenced: list[tuple[str, str]]) -> dict[str, list[str]]:

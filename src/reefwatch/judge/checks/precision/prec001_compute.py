@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
+from reefwatch.core.dtypes import LOW
 from reefwatch.core.fact import Evidence, Grade
 from reefwatch.core.finding import Finding, Place, Severity
 from reefwatch.core.record import Case, Event
@@ -16,6 +17,7 @@ from reefwatch.judge.precision_claims import (
     compute_rows,
     covers,
     high,
+    promise,
 )
 
 _COMPILED = "compiled code ran it; who decided the dtype, the script or a kernel, was not seen"
@@ -58,12 +60,21 @@ _FP32: dict[str, Any] = {"in": ["f32"] * 3, "out": ["f32"], "autocast": "off"}
 _OFF = _row(1, cause="autocast off", **_FP32)
 
 
+def _doubt(case: Case) -> str:
+    """Products in the other 16-bit dtype are no fp32, and not what is claimed either: PREC005."""
+    wanted = promise(case).compute
+    other = {d for row in compute_rows(case) if row["region"] for d in row["in"][:3] if d in LOW}
+    other.discard(wanted)
+    return f"products ran in {', '.join(sorted(other))}, where {wanted} is claimed" if other else ""
+
+
 @check(
     "PREC001",
     Severity.ERROR,
     needs=("claim.precision", "precision.ops", "precision.region"),
     when=(MIXED,),
     covers=covers,
+    doubt=_doubt,
     good=(
         Case.of(_row(1), **_FACTS),
         Case.of(_row(1), _row(2, module="head", **(_FP32 | {"region": None})), **_FACTS),
