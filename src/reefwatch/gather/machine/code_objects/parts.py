@@ -87,7 +87,7 @@ def located(window: Window) -> Iterator[tuple[int, int, Part]]:
         window.skip(found.start())
         at = window.position
         part, size = _READERS[found[0][:4]](window)
-        window.skip(max(1, size))
+        window.skip(size if window.position > at else max(1, size))
         if not (blurred and part.doubtful):
             yield at, window.position, part
         if found[0].startswith(b"CCOB\x01"):
