@@ -17,7 +17,8 @@ from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import ExitPolicy, Report, exit_code
-from reefwatch.gather.machine import mapped
+from reefwatch.data import table
+from reefwatch.gather.machine import computing, mapped
 from reefwatch.gather.machine.digests import Digests, mark
 from reefwatch.judge import drifts
 from reefwatch.store import digests as kept
@@ -449,6 +450,22 @@ def test_grades_of_what_no_table_names():
     assert drifts.grade("environment", "LD_PRELOAD") == "results"
     assert drifts.grade("something", "new") == "results"
     assert drifts.grade("packages", "pytest-xdist") == "nothing"
+    for harmless in ("certifi", "urllib3", "requests", "idna", "types-psutil", "ipython-genutils"):
+        assert drifts.grade("packages", harmless) == drifts.grade("tags", harmless) == "nothing"
+    # tokens, templates, configurations and arrays go through these; a name that no list knows may
+    for other in ("tokenizers", "jinja2", "pyyaml", "einops", "requestsx", "scipy", "timm", "ours"):
+        assert drifts.grade("packages", other) == "results"
+
+
+def test_nothing_that_computes_is_called_harmless():
+    """No list may hold what the lock itself looks into."""
+    names = [name for kind in table("distributions.toml")["harmless"].values() for name in kind]
+    assert len(names) == len(set(names)) > 100
+    for name in names:
+        assert not computing.is_computing(name.rstrip("*")), name
+    for name in ("torch", "torchvision", "triton-rocm", "rocm-sdk-core", "flash-attn", "numpy",
+                 "nvidia-cudnn-cu12", "amd-torch-device-gfx1100", "transformers", "bitsandbytes"):  # fmt: skip
+        assert computing.is_computing(name) and drifts.grade("packages", name) == "results"
 
 
 RUN = """\
