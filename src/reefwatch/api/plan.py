@@ -22,6 +22,8 @@ OLD_DAYS = 120
 """Tables older than this are said to be old: ROCm and torch release every one to three months."""
 
 
+LEAVABLE = ("torchvision", "torchaudio")
+_URL = re.compile(r"(?:https?|file)://[\w.~:/?#\[\]@!$&*+,;=%-]+")
 _VERSION = re.compile(r"v?\d+(\.\d+){0,2}(\.post\d+)?(\+[\w.]+)?")
 
 
@@ -43,10 +45,17 @@ def wishes(
     from reefwatch.plan import solver
     from reefwatch.plan.sets import Wishes
 
+    wrong = [name for name in without if name not in LEAVABLE]
+    if wrong:
+        raise UsageError(f"--without {wrong[0]!r}: only {' and '.join(LEAVABLE)} can be left out")
     for what, said in (("torch", torch), ("rocm", rocm)):
         if said and not _VERSION.fullmatch(said):
             raise UsageError(f"--{what} {said!r} is no version such as 2.13 or 7.2")
     here = host or LiveHost()
+    source = torch_source or here.environ.get(SOURCE, "")
+    if source and not (source == "pip" or _URL.fullmatch(source)):
+        where = "--torch-source" if torch_source else SOURCE
+        raise UsageError(f"{where} {source!r} is neither an address such as https://... nor pip")
     vendor = "amd"
     if not gpu:
         vendor, gpu = _card(here)
@@ -61,7 +70,7 @@ def wishes(
         channel,
         solver.wished(libraries),
         tuple(without),
-        torch_source or here.environ.get(SOURCE, ""),
+        source,
     )
 
 

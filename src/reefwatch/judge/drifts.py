@@ -27,6 +27,8 @@ _SECTION = {
 """By the last part of the key; others of these sections can change results."""
 _DETERMINISM = re.compile(r"deterministic|benchmark|sdp|threads|mkldnn|enabled")
 _SPEED_FILES = re.compile(r"rocfft_kernel_cache|roctracer|rocprofiler|roctx|kineto|libcupti")
+
+
 @dataclass(frozen=True)
 class Drift:
     """One thing that is not as it was."""

@@ -53,7 +53,8 @@ WARP_NAME = re.compile(
     r"|\w*(?:threads|lanes)_?per_?warp\w*|\w+_warp_?size\w*|_*warp_?size\w*",
     re.IGNORECASE,
 )
-ARCH = re.compile(r"\b(?:sm|compute)_(?:[5-9]\d|1[0-2]\d)[af]?\b")
+ARCH = re.compile(r"(?<![\w./-])(?:sm|compute)_(?:[5-9]\d|1[0-2]\d)[af]?(?![\w./-])")
+"""A target of nvcc; not a part of a file's name (`compute_80.png`) or of a path."""
 
 
 def package(text: str) -> str:
