@@ -62,15 +62,18 @@ def port(
         raise UsageError(f"--port: there is no {folder}")
     found = scan.scan(path)
     events = tuple(Event("port.hit", hit, id=str(number)) for number, hit in enumerate(found.hits))
-    about = {
+    about: dict[str, Any] = {
         "files": found.files,
-        "skipped": found.skipped,
+        "skipped": len(found.unread),
+        "unread": [list(row) for row in found.unread[:100]],
         "lines": found.lines,
         "guarded": found.guarded,
     }
-    facts: dict[str, Fact] = {
-        "port.scanned": Evidence("port.scanned", about, source=str(folder)),
-    }
+    scanned: Fact = Evidence("port.scanned", about, source=str(folder))
+    if not found.files and not found.hits:
+        first = [f"{name}: {why}" for name, why in found.unread[:1]]
+        scanned = Unknown(first[0] if first else f"there is no code to look at in {folder}")
+    facts: dict[str, Fact] = {"port.scanned": scanned}
     header = {"command": "doctor --port", "cwd": os.path.abspath(path)}
     return _judged(Record(header, facts, events), config, baseline, port=True)
 

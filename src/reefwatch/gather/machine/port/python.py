@@ -17,8 +17,11 @@ from typing import Any
 from reefwatch.gather.machine.port import native, plain
 from reefwatch.gather.machine.port.places import (
     ARCH,
+    HOMES,
+    LIBRARY,
     MODULES,
     ROCM,
+    SHORT_LIBRARY,
     WARP_NAME,
     Place,
     index,
@@ -42,6 +45,9 @@ _ROCM_IN_TEXT = re.compile(
     r"rocm|(?<![a-z])hip|(?<![a-z])amd|gcnarch|gfx|_?ck\b|fnuz", re.IGNORECASE
 )
 _REQUIRES = re.compile(r"requires?|requirements|dependenc(?:y|ies)|deps", re.IGNORECASE)
+_SPARSE_LT = re.compile(r"cusparselt|^_cslt_", re.IGNORECASE)
+_NVIDIA_ASKED = re.compile(r"is_cuda|is_nvidia\w*|on_nvidia|has_nvidia\w*|is_cuda_platform")
+"""Called: of a tensor `is_cuda` is no call, and true on ROCm."""
 _KERNEL = re.compile(r"\b__(?:global|device|shared)__\b")
 
 
@@ -101,7 +107,7 @@ class _Reader(ast.NodeVisitor):
         self.found: list[Place] = []
         # most files name neither, and need not be searched for it at each test
         self._named = bool(_ROCM_IN_TEXT.search(text))
-        self._versions = "version" in text
+        self._platforms = "version" in text or "is_cuda" in text or "nvidia" in text
         self._name, self._ours, self._knows_hip = name, ours, knows_hip
         self._rocm = self._caught = self._tests = self._said = self._requires = 0
         self._optional: set[str] = set()
@@ -112,6 +118,10 @@ class _Reader(ast.NodeVisitor):
 
     def _asks(self, node: ast.AST) -> bool:
         return self._named and _asks(node)
+
+    def _nvidia(self, test: ast.expr, true: bool) -> bool:
+        """Whether a test that came out so was passed on NVIDIA alone."""
+        return self._platforms and _told_nvidia(test, true)
 
     @contextmanager
     def _in(self, counter: str, yes: bool = True) -> Iterator[None]:
@@ -134,7 +144,7 @@ class _Reader(ast.NodeVisitor):
                 self.visit(one)
             if (
                 isinstance(one, ast.If)
-                and self._asks(one.test)
+                and (self._asks(one.test) or self._nvidia(one.test, False))
                 and not one.orelse
                 and _leaves(one.body)
             ):
@@ -170,13 +180,13 @@ class _Reader(ast.NodeVisitor):
 
     def _branch(self, node: ast.If | ast.IfExp | ast.While, each: Callable[[Any], None]) -> None:
         asks = self._asks(node.test)
-        cuda = self._versions and any(map(_is_version, ast.walk(node.test)))
         with self._in("_rocm", asks):
             self.visit(node.test)
             with self._in("_tests", not isinstance(node.test, ast.Constant)):
-                with self._in("_rocm", cuda):
+                with self._in("_rocm", self._nvidia(node.test, True)):
                     each(node.body)
-                each(node.orelse)
+                with self._in("_rocm", self._nvidia(node.test, False)):
+                    each(node.orelse)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         with self._in("_rocm", self._asks(node)):
@@ -225,6 +235,9 @@ class _Reader(ast.NodeVisitor):
         if node.level or not node.module:
             return
         names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for alias in node.names:
+            if _SPARSE_LT.search(alias.name):
+                self._put("ptx", node, alias.name)
         bound = node.names[0].asname or node.names[0].name
         first = next((name for name in names if _module(name)), node.module)
         if node.module == "torch.utils.cpp_extension":
@@ -258,13 +271,17 @@ class _Reader(ast.NodeVisitor):
         elif re.fullmatch(r"nvml[A-Z]\w+", node.attr):
             root = next(iter(_identifiers(node.value)), "")
             self._put("smi", node, node.attr, bool(self._caught) or root in self._optional)
+        elif _SPARSE_LT.search(node.attr):
+            self._put("ptx", node, node.attr)
         elif node.attr in _EXTENSION[:2] and not self._said:
             self._put("extension", node, node.attr)
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
-            if node.id == "get_device_capability":
+            if _SPARSE_LT.search(node.id):
+                self._put("ptx", node, node.id)
+            elif node.id == "get_device_capability":
                 self._put("capability", node, node.id)
             elif node.id in _EXTENSION[:2]:
                 self._put("extension", node, node.id)
@@ -337,12 +354,18 @@ class _Reader(ast.NodeVisitor):
             if re.fullmatch(r"(?:hip|rocm)(?::\d+)?", f"{first.value!s}"):
                 # wrong above all where ROCm is meant
                 self.found.append(Place("hip device", node.lineno, f'"{first.value!s}"'))
+        elif called == "find_library" and getattr(first, "value", "") in SHORT_LIBRARY:
+            self._loaded(node, str(getattr(first, "value", "")))
         elif called == "which" and _is(first, "nvcc"):
             self._put("extension", node, "nvcc")
         elif called == "getattr" and _of_version(node):
             self._put("cuda version", node, "torch.version.cuda")
         with self._in("_said", bool(_SAID.fullmatch(called))):
             self.generic_visit(node)
+
+    def _loaded(self, node: ast.AST, name: str) -> None:
+        kind = "smi" if "nvidia-ml" in name or "nvml" in name else "import"
+        self._put(kind, node, name, bool(self._caught or self._tests))
 
     def visit_List(self, node: ast.List) -> None:
         words = {part.value for part in node.elts if isinstance(part, ast.Constant)}
@@ -363,6 +386,10 @@ class _Reader(ast.NodeVisitor):
             return
         if re.match(r"(?:\S*/)?nvidia-smi(?:\s|$)", text):
             self._put("smi", node, "nvidia-smi", bool(self._caught))
+        if LIBRARY.search(text):
+            self._loaded(node, text)
+        if text in HOMES:
+            self._put("extension", node, text)
         if text in _TF32_NAMES:
             self._put("tf32", node, text)
         if text == "TORCH_CUDA_ARCH_LIST" or (ARCH.search(text) and len(text) < 200):
@@ -401,6 +428,23 @@ def _is_version(node: ast.AST) -> bool:
     return isinstance(above, (ast.Attribute, ast.Name)) and (
         getattr(above, "attr", "") == "version" or getattr(above, "id", "") == "version"
     )
+
+
+def _told_nvidia(test: ast.expr, true: bool) -> bool:
+    """Whether `test` is true (or false) on NVIDIA's builds alone."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _told_nvidia(test.operand, not true)
+    if isinstance(test, ast.BoolOp):
+        some = any if isinstance(test.op, ast.And) is true else all
+        return some(_told_nvidia(part, true) for part in test.values)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _is(test.comparators[0], None):
+        unlike = isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
+        return _is_version(test.left) and unlike is true
+    if isinstance(test, ast.Call) and not test.args:
+        name = _identifiers(test.func)[:1]
+        if name and _NVIDIA_ASKED.fullmatch(name[0]):
+            return true
+    return true and any(map(_is_version, ast.walk(test)))
 
 
 def _of_version(call: ast.Call) -> bool:
