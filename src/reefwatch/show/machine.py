@@ -205,7 +205,8 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
         candidates = name.get("candidates", ())
         likely = name.get("likely")
         some = "perhaps" if len(candidates) == 1 else "one of"
-        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
+        device = gpu["device"] if isinstance(gpu["device"], str) else "GPU"
+        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {device}"
         name += f" (by its {gpu['compute_units']} units the first named {likely})" if likely else ""
     parts = [name]
     for field, form in (("gfx", "{}"), ("compute_units", "{} CU"), ("slot", "at {}")):

@@ -65,6 +65,7 @@ def _device(
         "index": index,
         "node": node.number if node else None,
         **ids,
+        "device": ids["device"] or Unknown("neither KFD nor DRM tells a PCI id of it"),
         "name": products.name(ids["device"], ids["revision"], units),
         "gfx": gfx,
         "gfx_from": gfx_from,

@@ -61,6 +61,9 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
         else "the captured tree shows no GPU, and not whether there is one"
     )
     hidden = [] if isinstance(nodes, Unknown) else [node for node in nodes if node.hidden]
+    if hidden and not found:  # a machine with GPUs, of which none is known
+        number, reason = hidden[0].number, hidden[0].hidden
+        looked, nothing = False, Unknown(f"what KFD node {number} is cannot be seen: {reason}")
     source = "sysfs: KFD topology, DRM, PCI"
     facts: dict[str, Fact] = {
         "machine.gpus": fact("machine.gpus", found if looked else nothing, source),
@@ -74,7 +77,10 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
             "machine.hidden_nodes",
             nodes
             if isinstance(nodes, Unknown)
-            else [{"node": node.number, "reason": node.hidden} for node in hidden],
+            else [
+                {"node": node.number, "reason": node.hidden, "masked": node.masked}
+                for node in hidden
+            ],
             kfd.TOPOLOGY,
         ),
         "machine.cpu_nodes": fact(
