@@ -355,6 +355,8 @@ def test_nothing_is_held_of_what_holds_no_code(tmp_path: Path) -> None:
         report = machine.port(place)
         assert {o.verdict for o in report.outcomes} == {Verdict.UNPROVEN}
         assert "no code" in report.outcomes[0].reason
+        assert cli.main(["doctor", "--port", str(place)]) == 0
+        assert cli.main(["doctor", "--port", str(place), "--require-proof"]) == 4
 
 
 @pytest.mark.parametrize("kind", ["bytes", "link", "large"])

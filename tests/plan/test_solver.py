@@ -299,6 +299,16 @@ def test_what_is_no_card_gets_no_plan(name):
     assert said.name == "card" and (said.nearest is None or said.nearest.wishes.vendor == "cpu")
 
 
+@pytest.mark.parametrize("name", ["RX 79", "RX 790", "7900 XT X", "MI3", "W78", "X 7900", "90"])
+def test_a_part_of_a_word_is_no_card(name):
+    assert refused(gpu=name).name == "card"
+
+
+@pytest.mark.parametrize("name", ["RX 7900", "7900 XTX", "rx7900xtx", "MI300", "w7900", "mi210"])
+def test_some_words_of_a_name_are_a_card(name):
+    assert planned(gpu=name).wishes.gfx
+
+
 def test_a_slip_in_the_name_of_a_card_is_told():
     assert "RTX 4090" in refused(gpu="RTX 4O90").words
     assert "two vendors" in refused(gpu="H100 MI300X").words

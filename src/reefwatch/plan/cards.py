@@ -52,11 +52,22 @@ def resolve(wishes: Wishes, gpus: Mapping[str, Any]) -> Wishes | Conflict:
 
 
 def _by_name(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cards of that name, else those in whose names its words stand: `RX 7900`, not `RX 79`."""
     wanted = _short(text)
     exact = [row for row in rows if wanted == _short(row["name"]) or wanted in _each(row["name"])]
     if exact or len(wanted) < 3:
         return exact
-    return [row for row in rows if wanted in _short(row["name"])]
+    words = _words(text)
+    return [row for row in rows if _within(words, _words(row["name"]))]
+
+
+def _words(name: str) -> list[str]:
+    """`RX7900 XTX` as rx, 7900, xtx."""
+    return re.findall(r"[a-z]+|[0-9]+", _NOISE.sub(" ", name.lower()))
+
+
+def _within(words: list[str], name: list[str]) -> bool:
+    return any(name[at : at + len(words)] == words for at in range(len(name)))
 
 
 def _by_id(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -122,7 +122,7 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
     ram = f"{memory['total'] / _GIB:.0f} GiB" if memory.get("total") else ""
     yield from _line("cpu", [cpu.get("model", ""), cpu and f"{cpu['count']} threads", ram])
     yield from _python(value)
-    if "port.scanned" in record.facts:
+    if view.mapping(record, "port.scanned"):
         about = view.mapping(record, "port.scanned")
         guarded = about.get("guarded", 0)
         more = f"; {guarded} places are guarded, and not told" if guarded else ""
