@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reefwatch.api import machine
-from reefwatch.core.errors import UnreadableRecord
+from reefwatch.core.errors import UnreadableRecord, UsageError
 from reefwatch.core.finding import Outcome, Severity, Verdict
 from tests.machine import machines
 from tests.machine.machines import NODES, SITE, desktop
@@ -105,6 +106,13 @@ def test_a_capture_of_a_newer_version_is_refused(tmp_path):
     files = desktop(**{"capture.json": json.dumps({"schema": 2, "unreadable": {}})})
     with pytest.raises(UnreadableRecord, match="newer version"):
         look(tmp_path, files)
+
+
+def test_a_pipe_is_no_machine(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for given in ({"root": tmp_path / "pipe"}, {"root": "/dev/zero"}, {"data": tmp_path / "pipe"}):
+        with pytest.raises(UsageError, match="neither a folder nor a file"):
+            machine.doctor(**given)
 
 
 def test_a_package_that_is_there_twice_is_told_and_the_imported_one_counts(tmp_path):

@@ -36,6 +36,8 @@ def doctor(
     from reefwatch.data import tables as data_tables
     from reefwatch.gather.machine import inventory
 
+    if data is not None:
+        _regular(Path(data), "--data")
     tables = data_tables.load(None if data is None else Path(data))
     with _host(root) as host:
         facts: dict[str, Fact] = inventory.take(host, tables)
@@ -140,9 +142,16 @@ def _host(root: str | os.PathLike[str] | None) -> Any:
         return nullcontext(CapturedHost(_tree(path)))
     if not path.exists():
         raise UsageError(f"--root: there is no {root}")
+    _regular(path, "--root")
     from reefwatch.store import capture as stored
 
     return stored.opened(path, CapturedHost)
+
+
+def _regular(path: Path, option: str) -> None:
+    """Refuse a pipe or a device, which may never end. Raises UsageError."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{option} {path}: neither a folder nor a file")
 
 
 def _bare(root: str | os.PathLike[str] | None) -> str:

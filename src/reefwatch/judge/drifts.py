@@ -107,9 +107,15 @@ def _variable(name: str) -> str:
     return RESULTS
 
 
+_SHOWN = 300
+"""Characters of a value: a search path of a hundred folders is cut."""
+
+
 def _short(value: Any) -> str:
-    text = str(value)
-    return re.sub(r"sha256:([0-9a-f]{12})[0-9a-f]{52}", r"sha256:\1...", text)
+    text = re.sub(r"sha256:([0-9a-f]{12})[0-9a-f]{52}", r"sha256:\1...", str(value))
+    if not text:
+        return "(empty)"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 _WHY = {

@@ -19,6 +19,7 @@ SECTIONS = (
     *("system", "gpu", "firmware", "rocm", "packages", "tags", "commits", "libraries"),
     *("databases", "sources", "flags", "environment", "unknown"),
 )
+_ABOUT = ("schema", "made", "by")
 _HEAD = "What computes here. `reefwatch lock --check` names each drift from it."
 
 
@@ -95,14 +96,15 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     """The sections. Raises UnreadableRecord for what is no lock, or one of a newer version."""
     told = _parsed(path)
     schema = told.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool):
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise UnreadableRecord(f"{path} is no lock: it names no schema")
     if schema > SCHEMA:
         raise UnreadableRecord(f"{path} was written by a newer version (schema {schema})")
-    wrong = [n for n in SECTIONS if n in told and not isinstance(told[n], dict)]
+    parts = {name: part for name, part in told.items() if name not in _ABOUT}
+    wrong = [name for name, part in parts.items() if not isinstance(part, dict)]
     if wrong:
         raise UnreadableRecord(f"{path} is no lock: {wrong[0]} is no table")
-    return {name: part for name, part in told.items() if isinstance(part, dict)}
+    return parts
 
 
 def _by_number(key: str) -> tuple[Any, ...]:
