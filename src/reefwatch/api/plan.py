@@ -22,6 +22,7 @@ OLD_DAYS = 120
 """Tables older than this are said to be old: ROCm and torch release every one to three months."""
 
 
+_TABLES = ("gpus", "rocm", "torch", "libs")
 LEAVABLE = ("torchvision", "torchaudio")
 _URL = re.compile(r"(?:https?|file)://[\w.~:/?#\[\]@!$&*+,;=%-]+")
 _VERSION = re.compile(r"v?\d+(\.\d+){0,2}(\.post\d+)?(\+[\w.]+)?")
@@ -74,15 +75,36 @@ def wishes(
     )
 
 
-def plan(asked: Wishes, tables: Mapping[str, Mapping[str, Any]] | None = None) -> Plan | Conflict:
-    """The set, or the conflict. `tables` replaces the shipped ones, by name."""
-    from reefwatch import data
+def plan(
+    asked: Wishes,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+) -> Plan | Conflict:
+    """The set, or the conflict. `tables` replaces the shipped ones, by name.
+
+    `data` is a TOML file whose rows are laid over the shipped tables. Raises UsageError for it.
+    """
+    from reefwatch.data import tables as shipped
     from reefwatch.plan.solver import Tables, solve
 
-    def table(name: str) -> Mapping[str, Any]:
-        return (tables or {}).get(name) or data.table(f"compat/{name}.toml")
+    laid = shipped.load(None if data is None else Path(data))
+    given = tables or {}
+    rows = {name: given.get(name) or getattr(laid, name) for name in _TABLES}
+    found = solve(asked, Tables(**rows))
+    return (
+        found if data is None else _with_remark(found, f"rows of {data} are laid over the tables")
+    )
 
-    return solve(asked, Tables(*map(table, ("gpus", "rocm", "torch", "libs"))))
+
+def _with_remark(found: Plan | Conflict, words: str) -> Plan | Conflict:
+    from dataclasses import replace
+
+    from reefwatch.plan.sets import Conflict
+
+    if isinstance(found, Conflict):
+        return replace(found, words=f"{found.words} ({words})")
+    return replace(found, remarks=(*found.remarks, words))
 
 
 def render(kind: str, found: Plan | Conflict) -> str:

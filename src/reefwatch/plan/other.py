@@ -26,7 +26,8 @@ def solve(wishes: Wishes, tables: Any) -> Plan | Conflict:
     if tag and not (wishes.vendor == "cpu" and tag == "cpu"):
         return Conflict("torch", f"+{tag} is no build for {_who(wishes)}")
     asked = number(version)
-    rows = [row for row in torch["torch"] if number(row["version"])[: len(asked)] == asked]
+    newest = sorted(torch["torch"], key=lambda row: number(row["version"]), reverse=True)
+    rows = [row for row in newest if number(row["version"])[: len(asked)] == asked]
     if not rows:
         have = [row["version"] for row in torch["torch"]]
         return Conflict(

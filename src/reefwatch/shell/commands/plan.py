@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="index to take torch from, or `pip` for pip's own (also REEFWATCH_TORCH_SOURCE)",
     )
+    made.add_argument("--data", metavar="FILE", help="TOML rows laid over the shipped tables")
     made.add_argument("--format", default="text", choices=_FORMATS)
     made.add_argument("--out", metavar="DIR", help="write install.sh, Dockerfile and so on there")
     made.add_argument("--apply", metavar="VENV", help="install it there, then look it over")
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
 
     given = parser().parse_args(argv)
     said = {name: getattr(given, name) for name in _WISHES}
-    for name, value in {**said, "out": given.out, "apply": given.apply}.items():
+    for name, value in {**said, "out": given.out, "apply": given.apply, "data": given.data}.items():
         if value is not None and not value.strip(" ,"):
             option = "with" if name == "libraries" else name.replace("_", "-")
             raise UsageError(f"--{option} is empty: say what is wished, or leave it out")
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> int:
         _listed(words["without"]),
         words["torch_source"],
     )
-    found = api.plan(asked)
+    found = api.plan(asked, data=given.data)
     if isinstance(found, Conflict):
         print(api.render("json" if given.format == "json" else "text", found), end="")
         return 3
