@@ -192,6 +192,75 @@ def test_damage_is_told(tmp_path):
         assert words in code.unknown[0]
 
 
+def _elf(raw: bytes, name: str = ".hip_fatbin") -> bytes:
+    return bundles.shared_object({name: raw, ".text": b"x" * 300})
+
+
+DAMAGED = {
+    "cut off": _elf(bundles.bundle(BOTH))[:-40],
+    "cut off early": _elf(bundles.bundle(BOTH))[:70],
+    "no ELF header": _elf(bundles.bundle(BOTH))[16:],
+    "zeros": bytes(2000),
+    "empty": b"",
+    "words": b"words",
+    "a pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+    "of 32 bits": b"\x7fELF\x01\x01" + bytes(60),
+    "a section of other bytes": _elf(b"\x99" * 900),
+    "a cut-off bundle": _elf(bundles.bundle(BOTH)[:200]),
+    "a damaged table": _elf(b"__CLANG_OFFLOAD_BUNDLE__" + b"\xff" * 64),
+    "a bundle that does not unpack": _elf(b"CCOB\3\0\1\0" + struct.pack("<QQ", 99, 99) + bytes(75)),
+    "a damaged fat binary": _elf(b"\x50\xed\x55\xba\1\0\x10\0" + bytes(80), ".nv_fatbin"),
+    "not linked": _elf(b"x" * 50, ".llvm.offloading"),
+    "no names": _elf(b"x" * 50)[:60] + b"\1\0\xff\0" + _elf(b"x" * 50)[64:],
+}  # fmt: skip
+SOUND = {
+    "no GPU code": bundles.shared_object({".text": b"x" * 300, ".rodata": b"CCOB\3\0\1\0 words"}),
+    "an empty section": bundles.shared_object({".hip_fatbin": b""}),
+    "a section of zeros": bundles.shared_object({".hip_fatbin": bytes(64)}),
+    "a linker script": b"/* GNU ld script */\nGROUP ( libc.so.6 )\n",
+    "a library of Windows": b"MZ\x90\0" + bytes(900),
+    "a library of macOS": b"\xcf\xfa\xed\xfe" + bytes(900),
+}
+
+
+def _zipped(folder: Path, raw: bytes) -> str:
+    with zipfile.ZipFile(folder / "a.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("pkg/a.so", raw)
+    return str(folder / "a.whl")
+
+
+@pytest.mark.parametrize("case", sorted(DAMAGED))
+def test_damage_is_told_in_a_folder_and_in_a_zip(tmp_path, case):
+    written(tmp_path / "site-packages/pkg/a.so", DAMAGED[case])
+    for made in (scan(str(tmp_path / "site-packages")), scan(_zipped(tmp_path, DAMAGED[case]))):
+        assert made.looked == 1
+        told = [why for _, why in made.unread] + [w for code in made.codes for w in code.unknown]
+        assert len(told) == 1 and told[0].strip(), made
+
+
+@pytest.mark.parametrize("case", sorted(SOUND))
+def test_what_is_sound_is_passed_over(tmp_path, case):
+    written(tmp_path / "site-packages/pkg/a.so", SOUND[case])
+    for made in (scan(str(tmp_path / "site-packages")), scan(_zipped(tmp_path, SOUND[case]))):
+        assert (made.looked, made.unread, made.codes) == (1, [], [])
+
+
+def test_a_member_whose_bytes_were_changed_is_told(tmp_path):
+    path = Path(_zipped(tmp_path, bundles.shared_object({".text": os.urandom(4000)})))
+    raw = bytearray(path.read_bytes())
+    raw[2000] ^= 0xFF
+    path.write_bytes(raw)
+    ((name, why),) = scan(str(path)).unread
+    assert name == "pkg/a.so" and "cannot be unpacked" in why
+
+
+def test_section_headers_far_from_the_end_are_found_again(tmp_path):
+    """patchelf moves them; what a stream has passed long ago is unpacked anew."""
+    raw = _elf(b"\x99" * 900) + os.urandom(3 << 20)
+    made = scan(_zipped(tmp_path, raw))
+    assert made.codes[0].unknown == ("it does not begin with GPU code of a known format",)
+
+
 SEEDS = [
     bundles.bundle(BOTH),
     bundles.compressed(bundles.bundle(BOTH), 1),

@@ -12,12 +12,13 @@ import pytest
 
 import reefwatch
 from reefwatch.api import judging, lock
-from reefwatch.core.errors import UnreadableRecord
+from reefwatch.core.errors import UnreadableRecord, UsageError
 from reefwatch.core.fact import Evidence
 from reefwatch.core.finding import Verdict
 from reefwatch.core.record import Record
 from reefwatch.core.report import ExitPolicy, Report, exit_code
-from reefwatch.gather.machine import mapped
+from reefwatch.data import table
+from reefwatch.gather.machine import computing, mapped
 from reefwatch.gather.machine.digests import Digests, mark
 from reefwatch.judge import drifts
 from reefwatch.store import digests as kept
@@ -345,6 +346,9 @@ def test_secrets_and_home_stay_out(machine):
         ("schema = 1\nsystem = 3", "system is no table"),
         ("schema = 99", "newer version"),
         ("schema = true", "names no schema"),
+        ("schema = 0", "names no schema"),
+        ("schema = 1\n[[later]]\nx = 1", "later is no table"),
+        ("schema = 1\nlater = 3", "later is no table"),
         ("= =", "is no lock"),
         ("\x00", "is no lock"),
     ],
@@ -355,6 +359,68 @@ def test_what_is_no_lock(tmp_path, text, words):
         path.write_text(text)
     with pytest.raises(UnreadableRecord, match=words):
         lock.check(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "import torch\n", "schema = 1\n", '{"a": 1}', "\xff\xfe", "version = 1\n[[package]]\n"],
+)
+def test_a_file_that_is_no_lock_is_not_written_over(machine, tmp_path, text):
+    path = tmp_path / "train.py"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match="is no lock"):
+        lock.lock(path, machine.freeze())
+    assert path.read_text(encoding="latin-1") == text
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(machine, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", "/dev/null", tmp_path / "folder"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        with pytest.raises(UsageError):
+            lock.lock(name, machine.freeze())
+        with pytest.raises(UnreadableRecord):
+            lock.check(name, frozen=machine.freeze())
+
+
+@pytest.mark.parametrize("damage", ["conflict", "crlf", "bom", "no comment"])
+def test_a_lock_that_somebody_edited_is_written_anew(machine, tmp_path, damage):
+    path, link = tmp_path / "a.lock", tmp_path / "link.lock"
+    lock.lock(path, machine.freeze())
+    made = path.read_bytes()
+    edited = {
+        "conflict": made.replace(b"[gpu]", b"<<<<<<< HEAD\n[gpu]\n=======\n>>>>>>> other"),
+        "crlf": made.replace(b"\n", b"\r\n"),
+        "bom": b"\xef\xbb\xbf" + made,
+        "no comment": made.split(b"\n", 1)[1],
+    }[damage]
+    path.write_bytes(edited)
+    if damage == "conflict":
+        with pytest.raises(UnreadableRecord, match="is no lock"):
+            lock.check(path, frozen=machine.freeze())
+    else:
+        assert told(lock.check(path, frozen=machine.freeze())) == {}
+    link.symlink_to(path)
+    lock.lock(link, machine.freeze())
+    assert path.read_bytes() == made and link.is_symlink()
+
+
+def test_a_lock_of_a_newer_version_is_not_written_over(machine, tmp_path):
+    path = tmp_path / "a.lock"
+    lock.lock(path, machine.freeze())
+    newer = path.read_text().replace("schema = 1", "schema = 2")
+    path.write_text(newer)
+    with pytest.raises(UsageError, match="newer version"):
+        lock.lock(path, machine.freeze())
+    assert path.read_text() == newer
+
+
+def test_variables_of_a_program_are_not_held(machine):
+    """As docs/lock.md says: by the table, and by how the names of what computes begin."""
+    first = machine.freeze().sections
+    machine.environ["FOO"] = "1"
+    assert machine.freeze().sections == first
 
 
 def test_mapped_files(tmp_path):
@@ -388,6 +454,22 @@ def test_grades_of_what_no_table_names():
     assert drifts.grade("environment", "LD_PRELOAD") == "results"
     assert drifts.grade("something", "new") == "results"
     assert drifts.grade("packages", "pytest-xdist") == "nothing"
+    for harmless in ("certifi", "urllib3", "requests", "idna", "types-psutil", "ipython-genutils"):
+        assert drifts.grade("packages", harmless) == drifts.grade("tags", harmless) == "nothing"
+    # tokens, templates, configurations and arrays go through these; a name that no list knows may
+    for other in ("tokenizers", "jinja2", "pyyaml", "einops", "requestsx", "scipy", "timm", "ours"):
+        assert drifts.grade("packages", other) == "results"
+
+
+def test_nothing_that_computes_is_called_harmless():
+    """No list may hold what the lock itself looks into."""
+    names = [name for kind in table("distributions.toml")["harmless"].values() for name in kind]
+    assert len(names) == len(set(names)) > 100
+    for name in names:
+        assert not computing.is_computing(name.rstrip("*")), name
+    for name in ("torch", "torchvision", "triton-rocm", "rocm-sdk-core", "flash-attn", "numpy",
+                 "nvidia-cudnn-cu12", "amd-torch-device-gfx1100", "transformers"):  # fmt: skip
+        assert computing.is_computing(name) and drifts.grade("packages", name) == "results"
 
 
 RUN = """\

@@ -94,6 +94,32 @@ PLACES: tuple[tuple[str, str, str], ...] = (
         "a.py",
         "y = tl.inline_asm_elementwise('tanh.approx.f32 $0, $1;', '=r,r', [x], tl.float32)",
     ),
+    ("MACH107", "a.py", "rt = ctypes.CDLL('libcudart.so')"),
+    ("MACH107", "a.py", "rt = ctypes.cdll.LoadLibrary('/usr/local/cuda/lib64/libcudart.so.12')"),
+    ("MACH107", "a.py", "path = ctypes.util.find_library('cudart')"),
+    ("MACH107", "a.py", "lib = CDLL(f'{root}/libcuda.so.1')"),
+    ("MACH107", "k.cpp", '  void* h = dlopen("libcuda.so.1", RTLD_NOW);'),
+    ("MACH106", "a.py", "nvml = ctypes.CDLL('libnvidia-ml.so.1')"),
+    ("MACH104", "a.py", "home = os.environ['CUDA_HOME']"),
+    ("MACH104", "a.py", "home = os.environ.get('CUDA_HOME') or os.getenv('CUDA_PATH')"),
+    ("MACH104", "CMakeLists.txt", "set(ROOT $ENV{CUDA_HOME})"),
+    ("MACH104", "k.cpp", '  auto home = std::getenv("CUDA_HOME");'),
+    ("MACH109", "k.cpp", "#include <cusparseLt.h>"),
+    ("MACH109", "k.cpp", "  cusparseLtInit(&handle);"),
+    ("MACH109", "a.py", "y = torch._cslt_sparse_mm(packed, x)"),
+    ("MACH109", "a.py", "from torch.sparse import SparseSemiStructuredTensorCUSPARSELT as S; S()"),
+    ("MACH102", "k.cu", "constexpr unsigned kMask = 0xffffffff; __global__ void k() {}"),
+    (
+        "MACH102",
+        "k.cu",
+        "#define EVERYONE 0xffffffffu\nfloat f() { return __shfl_sync(EVERYONE, v, 0); }",
+    ),
+    ("MACH102", "k.cu", "constexpr uint32_t kEvery{0xFFFFFFFF}; auto v = __any_sync(kEvery, x);"),
+    ("MACH102", "k.cu", "const auto all = UINT32_MAX; void f() { __syncwarp(all); }"),
+    ("MACH102", "k.cu", "  v += __shfl_xor_sync(UINT32_MAX, v, 16);"),
+    ("MACH102", "k.cu", "  v += __shfl_xor_sync((unsigned)-1, v, 16);"),
+    ("MACH102", "k.cu", "  if ((threadIdx.x & 31) == 0) out[0] = __ballot_sync(m, v);"),
+    ("MACH108", "a.py", "flag = '-arch=sm_80'"),
     ("MACH110", "a.py", "subprocess.run(['docker', 'run', '--gpus', 'all', image])"),
 )
 GUARDED = {
@@ -115,15 +141,41 @@ GUARDED = {
         "def is_cuda():\n    return torch.version.cuda is not None\n"
         "def is_hip():\n    return torch.version.hip is not None\n"
     ),
+    "asked of the platform": (
+        "def f():\n    if not current_platform.is_cuda():\n        return 0\n"
+        "    pynvml.nvmlInit()\n"
+    ),
+    "loaded if there": (
+        "try:\n    rt = ctypes.CDLL('libcudart.so')\nexcept OSError:\n    rt = None\n"
+    ),
     "FNUZ too": "ok = x.dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz)\n",
 }
 """Python that has looked at the place already."""
+ON_NVIDIA = {
+    "left where there is no CUDA": (
+        "import torch\n"
+        "def power():\n    if not torch.version.cuda:\n        return None\n"
+        "    import pynvml\n    pynvml.nvmlInit()\n"
+        "    return pynvml.nvmlDeviceGetPowerUsage(0)\n"
+    ),
+    "left, one of two": (
+        "def f():\n    if not ready or torch.version.cuda is None:\n        return\n"
+        "    import cupy\n"
+    ),
+    "the other side": (
+        "def f():\n    if torch.version.cuda is None:\n        pass\n    else:\n"
+        "        pynvml.nvmlInit()\n"
+    ),
+}
+"""Python that comes to the place on NVIDIA alone, by a test that is told of itself (MACH101)."""
 WORDS = {
     "a.py": (
         '"""Run nvidia-smi and look at torch.version.cuda; import pycuda."""\n'
         'd = "torch.version.cuda is in a string"\n'
         "# if torch.version.cuda: import cupy\n"
         'print(f"CUDA {torch.version.cuda}")\n'
+        'img = load("compute_80.png"), "runs/sm_90/model.pt", "sm_80-results", "my.sm_80.csv"\n'
+        'NAMES = "libcudart is what CUDA_HOME leads to"\n'
         'raise RuntimeError("this needs sm_80, see nvidia-smi")\n'
         'parser.add_argument("--gpus", help="see nvidia-smi; TORCH_CUDA_ARCH_LIST")\n'
         "torch.backends.cuda.matmul.allow_tf32 = False\n"
@@ -131,6 +183,11 @@ WORDS = {
         "allow_tf32 = fast and True\n"
         "tile = x.shape[0] // 32\n"
         "from .cuda import stream\n"
+    ),
+    "tile.cpp": (
+        "__global__ void t(float* a) {\n  __shared__ float s[32][33];\n"
+        "  s[threadIdx.y][threadIdx.x & 31] = a[threadIdx.x % 32];\n  __syncthreads();\n"
+        "  unsigned white = 0xffffffff; int minus{-1}; f(UINT32_MAX);\n}\n"
     ),
     "k.cu.txt": "int lane = threadIdx.x % 32;\n",
     "k.cpp": (
@@ -201,6 +258,19 @@ def test_what_was_looked_at_is_nothing(case: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(GUARDED[case])
     assert broken(tmp_path) == {}
     assert scan.scan(tmp_path).guarded
+
+
+@pytest.mark.parametrize("case", sorted(ON_NVIDIA))
+def test_what_nvidia_alone_comes_to_is_nothing(case: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(ON_NVIDIA[case])
+    assert set(broken(tmp_path)) == {"MACH101"}
+
+
+@pytest.mark.parametrize("case", sorted(ON_NVIDIA))
+def test_on_the_other_side_of_the_test_it_is_told(case: str, tmp_path: Path) -> None:
+    turned = ON_NVIDIA[case].replace("not torch", "torch").replace("is None", "is not None")
+    (tmp_path / "a.py").write_text(turned)
+    assert set(broken(tmp_path)) > {"MACH101"}
 
 
 @pytest.mark.parametrize("name", sorted(WORDS))
@@ -276,6 +346,41 @@ def test_other_peoples_code_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "loop.py").symlink_to("loop.py")
     (tmp_path / "folder.py").mkdir()
     assert broken(tmp_path) == {}
+
+
+def test_nothing_is_held_of_what_holds_no_code(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("torch.version.cuda\n")
+    (tmp_path / "data.csv").write_text("1,2\n")
+    for place in (tmp_path, tmp_path / "README.md"):
+        report = machine.port(place)
+        assert {o.verdict for o in report.outcomes} == {Verdict.UNPROVEN}
+        assert "no code" in report.outcomes[0].reason
+        assert cli.main(["doctor", "--port", str(place)]) == 0
+        assert cli.main(["doctor", "--port", str(place), "--require-proof"]) == 4
+
+
+@pytest.mark.parametrize("kind", ["bytes", "link", "large"])
+def test_nothing_is_held_beside_a_file_that_was_not_read(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = torch.version.cuda\n")
+    odd = tmp_path / "odd.py"
+    if kind == "link":
+        odd.symlink_to("nowhere")
+    else:
+        odd.write_bytes(b"\0" if kind == "bytes" else b"x = 1\n" * (1 << 19))
+    verdicts = {o.code: o for o in machine.port(tmp_path).outcomes}
+    assert verdicts.pop("MACH101").verdict is Verdict.BROKEN
+    assert {o.verdict for o in verdicts.values()} == {Verdict.UNPROVEN}
+    assert all("odd.py" in o.reason for o in verdicts.values())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_any_encoding_and_line_end_is_read(encoding: str, end: str, tmp_path: Path) -> None:
+    text = end.join(["# é", "import cupy", "v = torch.version.cuda", ""])
+    (tmp_path / "a.py").write_bytes(text.encode(encoding))
+    found = broken(tmp_path)
+    assert [f.place.line for f in found["MACH107"]] == [2]
+    assert [f.place.line for f in found["MACH101"]] == [3]
 
 
 def test_many_hits_are_bounded(tmp_path: Path) -> None:

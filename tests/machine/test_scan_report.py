@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,29 @@ def test_the_gpus_of_the_machine_are_taken(folder):
 def test_what_cannot_be_read_proves_nothing(folder):
     (folder / "hip/c.so").write_bytes(b"\x7fELF" + bytes(100))
     report = scan(folder / "hip", ["gfx1100"])
-    assert verdicts(report) == {"MACH201": Verdict.UNPROVEN}
+    assert verdicts(report) == {"MACH201": Verdict.UNPROVEN, "MACH202": Verdict.UNPROVEN}
     assert "c.so" in report.outcomes[0].reason
+
+
+def test_one_damaged_file_among_sound_ones_is_enough_for_doubt(folder, tmp_path):
+    (folder / "cuda/c.so").write_bytes(b"\x7fELF" + bytes(100))
+    assert verdicts(scan(folder / "cuda", ["gfx1100"])) == {
+        "MACH201": Verdict.UNPROVEN,
+        "MACH202": Verdict.BROKEN,
+    }
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel:
+        for path in (folder / "hip").iterdir():
+            wheel.write(path, f"hip/{path.name}")
+        wheel.writestr("hip/c.so", b"oops")
+    report = scan(tmp_path / "a.whl", ["gfx1100"])
+    assert set(verdicts(report).values()) == {Verdict.UNPROVEN}
+
+
+def test_a_zip_that_cannot_be_listed_proves_nothing_about_databases(tmp_path):
+    (tmp_path / "a.whl").write_bytes(b"PK\x03\x04" + bytes(90))
+    told = verdicts(scan(tmp_path / "a.whl", ["gfx1100"]))
+    assert set(told) == {"MACH201", "MACH202", "MACH203", "MACH204"}
+    assert set(told.values()) == {Verdict.UNPROVEN}
 
 
 def test_usage(folder):

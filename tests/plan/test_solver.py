@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reefwatch import data
-from reefwatch.plan import cards, systems
+from reefwatch.plan import cards, nvidia, systems
 from reefwatch.plan.candidates import builds, number
 from reefwatch.plan.nearest import Offer, Releases, distance
 from reefwatch.plan.sets import ORDER, Conflict, Plan, Wishes
@@ -152,7 +152,7 @@ gpu=gfx1100 os=windows-11           system   only Linux                   on ubu
 gpu=gfx1100 os=ubunto-22.04         system   near: ubuntu-22.04           on ubuntu-22.04
 gpu=gfx1100 os=ubuntu-18.04         system   from Ubuntu 20.04            on ubuntu-20.04
 gpu=gfx1100 os=ubuntu-99.04         system   there is no Ubuntu 99.04     on ubuntu-26.04
-gpu=gfx1100 os=ubuntu-24.05         system   there is no Ubuntu 24.05     on ubuntu-26.04
+gpu=gfx1100 os=ubuntu-24.05         system   there is no Ubuntu 24.05     on ubuntu-24.04
 gpu=gfx1100 python=2.7              python   is no Python       with Python 3.12 in place of 2.7
 gpu=gfx1100 os=rhel-7               system   RHEL 7 is older              on rhel-8
 gpu=Arc A770                        card     is an Intel card             on the CPU
@@ -269,6 +269,103 @@ def test_the_nearest_system_is_one_that_is_listed():
 )
 def test_nvidia_by_name(name):
     assert planned(gpu=name, python="3.12").wishes.vendor == "nvidia"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"),
+        *("Tesla T4", "Tesla V100-SXM2-16GB", "Quadro RTX 8000", "NVIDIA L40S", "NVIDIA A10G"),
+        *("NVIDIA RTX 6000 Ada Generation", "NVIDIA GH200 480GB", "NVIDIA TITAN RTX", "4090"),
+        *("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "NVIDIA H100 NVL", "RTX 3080 Ti"),
+        *("NVIDIA RTX A6000", "NVIDIA GeForce GTX 1660 SUPER", "B200", "NVIDIA GB10", "h200"),
+    ],
+)
+def test_nvidia_as_its_driver_names_it(name):
+    plan = planned(gpu=name, python="3.12")
+    assert plan.wishes.vendor == "nvidia" and plan.row("capability") is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("RTX 9090", "RTX 4O90", "GTX 480", "RTX 4091", "RTX 40900", "H1000", "A1000000", "GTX"),
+        *("H100 MI300X", "RX 7900 XTX RTX 4090", "RTX 4090 and RTX 3090", "H100 H200", "T44"),
+        *("NVIDIA RX 7900 XTX", "GeForce 256", "NVIDIA Voodoo", "RTX 7900 XTX", "4O90", "90904090"),
+    ],
+)
+def test_what_is_no_card_gets_no_plan(name):
+    said = refused(gpu=name, python="3.12")
+    assert said.name == "card" and (said.nearest is None or said.nearest.wishes.vendor == "cpu")
+
+
+@pytest.mark.parametrize("name", ["RX 79", "RX 790", "7900 XT X", "MI3", "W78", "X 7900", "90"])
+def test_a_part_of_a_word_is_no_card(name):
+    assert refused(gpu=name).name == "card"
+
+
+@pytest.mark.parametrize("name", ["RX 7900", "7900 XTX", "rx7900xtx", "MI300", "w7900", "mi210"])
+def test_some_words_of_a_name_are_a_card(name):
+    assert planned(gpu=name).wishes.gfx
+
+
+def test_a_slip_in_the_name_of_a_card_is_told():
+    assert "RTX 4090" in refused(gpu="RTX 4O90").words
+    assert "two vendors" in refused(gpu="H100 MI300X").words
+
+
+def test_what_the_newest_cuda_has_left_behind_is_said_and_not_refused():
+    row = planned(gpu="GTX 1080 Ti", python="3.12").row("capability")
+    assert row is not None and row.value == "6.1" and "cu126" in row.why
+    assert row.confidence not in ("sourced", "partly")
+    row = planned(gpu="RTX 4090", python="3.12").row("capability")
+    assert row is not None and row.value == "8.9" and "cu126" not in row.why
+
+
+def test_each_model_leads_to_its_own_row_alone():
+    for row in GPUS["nvidia"]:
+        for model in row["models"]:
+            assert nvidia.find(model, GPUS["nvidia"]) is row, model
+
+
+@pytest.mark.parametrize(
+    ("os", "near"),
+    [
+        *(("ubuntu-24.4", "24.04"), ("ubuntu-24.04.99", "24.04"), ("rhel-9.77", "rhel-9")),
+        *(("ubuntu-24.04.1.1", "24.04"), ("ubuntu-23.04.1", ""), ("ubuntu-24.10.2", "24.04")),
+        *(("rhel-09", ""), ("rhel-9.6.1", "rhel-9"), ("debian-12.99", "debian-12")),
+        *(
+            ("sles-15.9", "sles-15"),
+            ("ubuntu-24..04", ""),
+            ("ubuntu-24.04.", ""),
+            ("rocky-9.11", ""),
+        ),
+        *(("ubuntu-22.4", "22.04"), ("ubuntu-24.040", "24.04"), ("oracle-9.12", "oracle-9")),
+    ],
+)
+def test_a_system_that_there_cannot_be_is_refused(os, near):
+    said = refused(gpu="gfx1100", os=os)
+    assert said.name == "system" and near in said.words
+
+
+@pytest.mark.parametrize(
+    "os",
+    [
+        *("ubuntu-24.04.1", "ubuntu-24.04.5", "ubuntu-22.04", "ubuntu-24.10", "ubuntu-26.04.1"),
+        *(
+            "rhel-9.7",
+            "rhel-8.10",
+            "rhel-10",
+            "debian-12.11",
+            "debian-13",
+            "sles-15.7",
+            "rocky-9.6",
+        ),
+        *("Ubuntu 24.04", "rhel9.4", "arch", "fedora-42", "ubuntu-25.04", "nixos-25.05"),
+    ],
+)
+def test_a_system_that_there_can_be_is_planned_for(os):
+    planned(gpu="gfx1100", os=os)
 
 
 def test_the_index_of_an_nvidia_plan_is_named():

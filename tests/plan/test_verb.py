@@ -41,6 +41,73 @@ def test_the_source_may_come_from_a_variable(tmp_path):
     assert api.wishes("cpu", host=CapturedHost(tmp_path)).source == "pip"
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["gpu", "os", "python", "torch", "rocm", "with", "without", "torch-source", "out", "apply"],
+)
+@pytest.mark.parametrize("empty", ["", " ", ","])
+def test_an_empty_wish_is_no_wish(option, empty, capsys):
+    assert cli.main(["plan", "--gpu", "cpu", f"--{option}", empty]) == 2
+    said = capsys.readouterr()
+    assert f"--{option}" in said.err and said.out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--without", "torch"], ["--without", "blah"], ["--without", "torchvision,triton"]),
+        *(
+            ["--torch-source", "not a url"],
+            ["--torch-source", "https://a b"],
+            ["--torch-source", "x"],
+        ),
+        *(["--torch-source", "https://a/'; rm -rf /"], ["--torch-source", "ftp://a"]),
+        *(["--torch-source", "https://a/`id`"], ["--torch-source", "https://a\nb"]),
+        *(["--torch", "$(id)"], ["--rocm", "x"]),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words, capsys):
+    assert cli.main(["plan", "--gpu", "cpu", *words]) == 2
+    said = capsys.readouterr()
+    assert words[0] in said.err and said.out == "" and "fault of reefwatch" not in said.err
+
+
+def test_a_source_in_the_variable_is_looked_at_too(tmp_path):
+    (tmp_path / "environ.json").write_text('{"REEFWATCH_TORCH_SOURCE": "not a url"}')
+    with pytest.raises(UsageError, match="REEFWATCH_TORCH_SOURCE"):
+        api.wishes("cpu", host=CapturedHost(tmp_path))
+
+
+OWN = """
+[[gpus.gpu]]
+name = "Radeon of Ours"
+arch = "gfx1100"
+pci = [{ device = "0x9999", revision = "" }]
+
+[[libs.lib]]
+name = "bitsandbytes"
+pins = [{ version = "9.9.9", torch = ">=2.4", python = ">=3.10" }]
+"""
+
+
+def test_own_rows_are_laid_over_the_tables(tmp_path, capsys):
+    own = tmp_path / "own.toml"
+    own.write_text(OWN)
+    words = ["plan", "--gpu", "Radeon of Ours", "--os", "ubuntu-24.04", "--python", "3.12"]
+    assert cli.main(words) == 3
+    assert "in no table" in capsys.readouterr().out
+    assert cli.main([*words, "--data", str(own)]) == 0
+    assert f"rows of {own}" in capsys.readouterr().out
+    words[2] = "cpu"
+    assert cli.main([*words[:2], "RTX 4090", "--with", "bitsandbytes", "--data", str(own)]) == 0
+    assert "9.9.9" in capsys.readouterr().out
+    for wrong in ("[[gpus.gpu]]\nname = 3\n", "[nothing]\n", "= ="):
+        own.write_text(wrong)
+        assert cli.main([*words, "--data", str(own)]) == 2
+        assert "fault of reefwatch" not in capsys.readouterr().err
+    assert cli.main([*words, "--data", str(tmp_path / "gone.toml")]) == 2
+
+
 def test_verb(capsys, tmp_path):
     words = ["plan", "--gpu", "RX 7900 XTX", "--os", "ubuntu-24.04", "--python", "3.12"]
     assert cli.main([*words, "--format", "requirements"]) == 0

@@ -36,6 +36,8 @@ def doctor(
     from reefwatch.data import tables as data_tables
     from reefwatch.gather.machine import inventory
 
+    if data is not None:
+        _regular(Path(data), "--data")
     tables = data_tables.load(None if data is None else Path(data))
     with _host(root) as host:
         facts: dict[str, Fact] = inventory.take(host, tables)
@@ -62,15 +64,18 @@ def port(
         raise UsageError(f"--port: there is no {folder}")
     found = scan.scan(path)
     events = tuple(Event("port.hit", hit, id=str(number)) for number, hit in enumerate(found.hits))
-    about = {
+    about: dict[str, Any] = {
         "files": found.files,
-        "skipped": found.skipped,
+        "skipped": len(found.unread),
+        "unread": [list(row) for row in found.unread[:100]],
         "lines": found.lines,
         "guarded": found.guarded,
     }
-    facts: dict[str, Fact] = {
-        "port.scanned": Evidence("port.scanned", about, source=str(folder)),
-    }
+    scanned: Fact = Evidence("port.scanned", about, source=str(folder))
+    if not found.files and not found.hits:
+        first = [f"{name}: {why}" for name, why in found.unread[:1]]
+        scanned = Unknown(first[0] if first else f"there is no code to look at in {folder}")
+    facts: dict[str, Fact] = {"port.scanned": scanned}
     header = {"command": "doctor --port", "cwd": os.path.abspath(path)}
     return _judged(Record(header, facts, events), config, baseline, port=True)
 
@@ -137,9 +142,16 @@ def _host(root: str | os.PathLike[str] | None) -> Any:
         return nullcontext(CapturedHost(_tree(path)))
     if not path.exists():
         raise UsageError(f"--root: there is no {root}")
+    _regular(path, "--root")
     from reefwatch.store import capture as stored
 
     return stored.opened(path, CapturedHost)
+
+
+def _regular(path: Path, option: str) -> None:
+    """Refuse a pipe or a device, which may never end. Raises UsageError."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{option} {path}: neither a folder nor a file")
 
 
 def _bare(root: str | os.PathLike[str] | None) -> str:

@@ -22,6 +22,9 @@ OLD_DAYS = 120
 """Tables older than this are said to be old: ROCm and torch release every one to three months."""
 
 
+_TABLES = ("gpus", "rocm", "torch", "libs")
+LEAVABLE = ("torchvision", "torchaudio")
+_URL = re.compile(r"(?:https?|file)://[\w.~:/?#\[\]@!$&*+,;=%-]+")
 _VERSION = re.compile(r"v?\d+(\.\d+){0,2}(\.post\d+)?(\+[\w.]+)?")
 
 
@@ -43,10 +46,17 @@ def wishes(
     from reefwatch.plan import solver
     from reefwatch.plan.sets import Wishes
 
+    wrong = [name for name in without if name not in LEAVABLE]
+    if wrong:
+        raise UsageError(f"--without {wrong[0]!r}: only {' and '.join(LEAVABLE)} can be left out")
     for what, said in (("torch", torch), ("rocm", rocm)):
         if said and not _VERSION.fullmatch(said):
             raise UsageError(f"--{what} {said!r} is no version such as 2.13 or 7.2")
     here = host or LiveHost()
+    source = torch_source or here.environ.get(SOURCE, "")
+    if source and not (source == "pip" or _URL.fullmatch(source)):
+        where = "--torch-source" if torch_source else SOURCE
+        raise UsageError(f"{where} {source!r} is neither an address such as https://... nor pip")
     vendor = "amd"
     if not gpu:
         vendor, gpu = _card(here)
@@ -61,19 +71,40 @@ def wishes(
         channel,
         solver.wished(libraries),
         tuple(without),
-        torch_source or here.environ.get(SOURCE, ""),
+        source,
     )
 
 
-def plan(asked: Wishes, tables: Mapping[str, Mapping[str, Any]] | None = None) -> Plan | Conflict:
-    """The set, or the conflict. `tables` replaces the shipped ones, by name."""
-    from reefwatch import data
+def plan(
+    asked: Wishes,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+) -> Plan | Conflict:
+    """The set, or the conflict. `tables` replaces the shipped ones, by name.
+
+    `data` is a TOML file whose rows are laid over the shipped tables. Raises UsageError for it.
+    """
+    from reefwatch.data import tables as shipped
     from reefwatch.plan.solver import Tables, solve
 
-    def table(name: str) -> Mapping[str, Any]:
-        return (tables or {}).get(name) or data.table(f"compat/{name}.toml")
+    laid = shipped.load(None if data is None else Path(data))
+    given = tables or {}
+    rows = {name: given.get(name) or getattr(laid, name) for name in _TABLES}
+    found = solve(asked, Tables(**rows))
+    return (
+        found if data is None else _with_remark(found, f"rows of {data} are laid over the tables")
+    )
 
-    return solve(asked, Tables(*map(table, ("gpus", "rocm", "torch", "libs"))))
+
+def _with_remark(found: Plan | Conflict, words: str) -> Plan | Conflict:
+    from dataclasses import replace
+
+    from reefwatch.plan.sets import Conflict
+
+    if isinstance(found, Conflict):
+        return replace(found, words=f"{found.words} ({words})")
+    return replace(found, remarks=(*found.remarks, words))
 
 
 def render(kind: str, found: Plan | Conflict) -> str:

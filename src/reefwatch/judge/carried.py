@@ -44,6 +44,19 @@ def lacking(case: Case, gpu: str) -> Iterator[tuple[Row, ...]]:
     yield from map(tuple, alike.values())
 
 
+def unread(case: Case) -> list[str]:
+    """`file: why` of all that could not be read, or not whole."""
+    rows = [event.data for event in case.rows("codes.file")]
+    dark = [f"{row['path']}: {why}" for row in rows for why in row["unknown"]]
+    return dark + [": ".join(map(str, one)) for one in case.value("codes.scan")["unread"] if one]
+
+
+def first(reasons: list[str]) -> str:
+    """The first reason, and how many more there are; empty when there is none."""
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return reasons[0] + more if reasons else ""
+
+
 def covers(case: Case) -> tuple[Coverage, ...]:
     """Per GPU, the parts of files that have code for it."""
     rows = files(case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from reefwatch.core.fact import Evidence
@@ -26,13 +27,6 @@ _SECTION = {
 """By the last part of the key; others of these sections can change results."""
 _DETERMINISM = re.compile(r"deterministic|benchmark|sdp|threads|mkldnn|enabled")
 _SPEED_FILES = re.compile(r"rocfft_kernel_cache|roctracer|rocprofiler|roctx|kineto|libcupti")
-_HARMLESS = re.compile(
-    "pip|setuptools|wheel|uv|virtualenv|pre-commit|pytest.*|pluggy|iniconfig|hypothesis|coverage|"
-    "syrupy|ruff|mypy.*|types-.*|black|isort|flake8|import-linter|rich|tqdm|pygments|colorama|"
-    "click|typer|ipython|ipykernel|jupyter.*|notebook|tensorboard|wandb|matplotlib|jsonschema.*|"
-    "tomlkit|nvidia-ml-py|reefwatch"
-)
-"""Distributions that no tensor goes through."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ def grade(section: str, key: str) -> str:
     if section in _SECTION:
         return _SECTION[section].get(key.rpartition(".")[2], RESULTS)
     if section in ("packages", "tags"):
-        return NOTHING if _HARMLESS.fullmatch(key) else RESULTS
+        return NOTHING if _is_harmless(key) else RESULTS
     if section in ("libraries", "databases"):
         return SPEED if _SPEED_FILES.search(key) else RESULTS
     if section == "flags":
@@ -81,6 +75,20 @@ def grade(section: str, key: str) -> str:
     if section == "environment":
         return _variable(key)
     return RESULTS
+
+
+@lru_cache(maxsize=1)
+def _harmless() -> tuple[frozenset[str], tuple[str, ...]]:
+    """(names, beginnings of names) of the distributions that no number of a run goes through."""
+    kinds = table("distributions.toml")["harmless"].values()
+    names = [name for names in kinds for name in names]
+    whole = frozenset(name for name in names if not name.endswith("*"))
+    return whole, tuple(name[:-1] for name in names if name.endswith("*"))
+
+
+def _is_harmless(distribution: str) -> bool:
+    whole, starts = _harmless()
+    return distribution in whole or distribution.startswith(starts)
 
 
 def _variable(name: str) -> str:
@@ -99,9 +107,15 @@ def _variable(name: str) -> str:
     return RESULTS
 
 
+_SHOWN = 300
+"""Characters of a value: a search path of a hundred folders is cut."""
+
+
 def _short(value: Any) -> str:
-    text = str(value)
-    return re.sub(r"sha256:([0-9a-f]{12})[0-9a-f]{52}", r"sha256:\1...", text)
+    text = re.sub(r"sha256:([0-9a-f]{12})[0-9a-f]{52}", r"sha256:\1...", str(value))
+    if not text:
+        return "(empty)"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 _WHY = {

@@ -35,6 +35,14 @@ def findings(case: Case, kind: str, why: str, fix: str) -> Iterator[Finding]:
             )
 
 
+def doubt(case: Case) -> str:
+    """What could not be read, and so was not looked at."""
+    about = case.value(SCANNED)
+    rows = about.get("unread", ())
+    more = f" (and {about['skipped'] - 1} more)" if about["skipped"] > 1 else ""
+    return f"not read: {rows[0][0]} ({rows[0][1]}){more}" if rows else ""
+
+
 def covers(case: Case) -> tuple[Coverage, ...]:
     """How many of the files were read."""
     about = case.value(SCANNED)

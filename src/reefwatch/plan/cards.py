@@ -9,12 +9,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from reefwatch.data import targets
+from reefwatch.plan import nvidia
 from reefwatch.plan.sets import Conflict, Wishes
 
-_NVIDIA = re.compile(
-    r"\b(?:nvidia|geforce|quadro|tesla|[rg]tx(?=\d|\b)|(?:h|a|b|l|v|t|gh|gb)\d{1,3}s?\b)",
-    re.IGNORECASE,
-)
+_AMD = re.compile(r"\b(?:amd|radeon|instinct|rx|mi\d{2,3}\w?|gfx\w+)\b", re.IGNORECASE)
 _NOISE = re.compile(r"\b(amd|radeon|instinct|graphics|pro|ai|gpu)\b|[^a-z0-9]+")
 
 
@@ -38,8 +36,15 @@ def resolve(wishes: Wishes, gpus: Mapping[str, Any]) -> Wishes | Conflict:
         return Conflict("card", f"{text!r} can be several cards: {names}")
     if re.search(r"\b(?:intel|arc)\b", text, re.IGNORECASE):
         return Conflict("card", f"{text!r} is an Intel card: the tables know none")
-    if _NVIDIA.search(text):
+    if text.lower() in nvidia.ANY or nvidia.find(text, gpus["nvidia"]) is not None:
         return replace(wishes, vendor="nvidia")
+    if nvidia.looks(text):
+        if _AMD.search(text):
+            return Conflict("card", f"{text!r} names cards of two vendors: a plan is for one")
+        near = nvidia.near(text, gpus["nvidia"])
+        hint = f"; near: {', '.join(near)}" if near else ""
+        words = f"{text!r} is no NVIDIA card that the tables know{hint}"
+        return Conflict("card", f"{words}; `--gpu NVIDIA` plans for one that they do not name")
     short = {_short(row["name"]): row["name"] for row in gpus["gpu"]}
     near = [short[name] for name in get_close_matches(_short(text), short, n=3, cutoff=0.5)]
     hint = f"; near: {', '.join(near)}" if near else ""
@@ -47,11 +52,22 @@ def resolve(wishes: Wishes, gpus: Mapping[str, Any]) -> Wishes | Conflict:
 
 
 def _by_name(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cards of that name, else those in whose names its words stand: `RX 7900`, not `RX 79`."""
     wanted = _short(text)
     exact = [row for row in rows if wanted == _short(row["name"]) or wanted in _each(row["name"])]
     if exact or len(wanted) < 3:
         return exact
-    return [row for row in rows if wanted in _short(row["name"])]
+    words = _words(text)
+    return [row for row in rows if _within(words, _words(row["name"]))]
+
+
+def _words(name: str) -> list[str]:
+    """`RX7900 XTX` as rx, 7900, xtx."""
+    return re.findall(r"[a-z]+|[0-9]+", _NOISE.sub(" ", name.lower()))
+
+
+def _within(words: list[str], name: list[str]) -> bool:
+    return any(name[at : at + len(words)] == words for at in range(len(name)))
 
 
 def _by_id(text: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

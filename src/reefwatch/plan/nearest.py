@@ -158,7 +158,7 @@ def _elsewhere(
             continue
         asked = replace(wishes, vendor=vendor, gpu=gpu, gfx="", torch="", rocm="", channel="",
                         python=python, os=os, libraries=kept)  # fmt: skip
-        plan = other.assemble(row, asked, tables.libs, tables.asof)
+        plan = other.assemble(row, asked, tables)
         if isinstance(plan, Plan):
             best = far, said(wishes, offer), plan
     return None if best is None else (best[1], best[2])

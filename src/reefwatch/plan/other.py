@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reefwatch.plan import libraries
+from reefwatch.plan import libraries, nvidia
 from reefwatch.plan.candidates import number
-from reefwatch.plan.sets import Conflict, Pin, Plan, Row, Wishes
+from reefwatch.plan.sets import Conflict, Pin, Plan, Row, Wishes, told_by
 
 Table = Mapping[str, Any]
 _CUDA = "https://pypi.org/simple"
 """The torch of PyPI is a CUDA build."""
+_CUDA_13 = (7, 5)
+"""The least compute capability of CUDA 13 (its release notes: Maxwell, Pascal, Volta are gone)."""
 _CPU = "https://download.pytorch.org/whl/cpu"
 
 
-def solve(wishes: Wishes, torch: Table, libs: Table, asof: str) -> Plan | Conflict:
+def solve(wishes: Wishes, tables: Any) -> Plan | Conflict:
     """The newest torch that fits Python, the wish and the libraries."""
+    torch = tables.torch
     if wishes.rocm or wishes.channel:
         return Conflict("rocm", f"ROCm is asked for, and the plan is for {_who(wishes)}")
     version, _, tag = wishes.torch.partition("+")
     if tag and not (wishes.vendor == "cpu" and tag == "cpu"):
         return Conflict("torch", f"+{tag} is no build for {_who(wishes)}")
     asked = number(version)
-    rows = [row for row in torch["torch"] if number(row["version"])[: len(asked)] == asked]
+    newest = sorted(torch["torch"], key=lambda row: number(row["version"]), reverse=True)
+    rows = [row for row in newest if number(row["version"])[: len(asked)] == asked]
     if not rows:
         have = [row["version"] for row in torch["torch"]]
         return Conflict(
@@ -40,12 +44,26 @@ def solve(wishes: Wishes, torch: Table, libs: Table, asof: str) -> Plan | Confli
         )
     first: Conflict | None = None
     for row in fitting:
-        made = assemble(row, wishes, libs, asof)
+        made = assemble(row, wishes, tables)
         if isinstance(made, Plan):
             return made
         first = first or made
     assert first is not None
     return first
+
+
+def _capability(name: str, cards: Sequence[Table]) -> list[Row]:
+    """The compute capability of a card that is named, and whether today's builds serve it."""
+    card = nvidia.find(name, cards)
+    if card is None:
+        return []
+    why = "the CUDA builds of torch name the capabilities that they are built for"
+    if number(card["capability"]) < _CUDA_13:
+        why = (
+            "builds for CUDA 13, as those of PyPI now are, begin at 7.5: take one for CUDA 12.6, "
+            "where there is one, with --torch-source https://download.pytorch.org/whl/cu126"
+        )
+    return [Row("capability", card["capability"], why, card["source"], told_by(card["source"]))]
 
 
 def _who(wishes: Wishes) -> str:
@@ -56,7 +74,7 @@ def _python(row: Table, python: str) -> bool:
     return not python or python in row["python"] or row["python"] == ["unknown"]
 
 
-def assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Conflict:
+def assemble(row: Table, wishes: Wishes, tables: Any) -> Plan | Conflict:
     """The set around one release of torch."""
     tag = "+cpu" if wishes.vendor == "cpu" else ""
     version, source = row["version"], "PyTorch's version table"
@@ -74,6 +92,7 @@ def assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Confl
     ]
     if wishes.vendor == "nvidia":
         rows += [
+            *_capability(wishes.gpu, tables.gpus["nvidia"]),
             Row(
                 "driver",
                 "one that serves the CUDA of the wheel",
@@ -100,7 +119,7 @@ def assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Confl
     ground = libraries.Ground(wishes.vendor, "", version, "", wishes.python)
     remarks = []
     for name in wishes.libraries:
-        fitted = libraries.fit(name, ground, libs)
+        fitted = libraries.fit(name, ground, tables.libs)
         if isinstance(fitted, Conflict):
             return fitted
         rows.append(fitted.row)
@@ -110,4 +129,4 @@ def assemble(row: Table, wishes: Wishes, libs: Table, asof: str) -> Plan | Confl
     index = _CPU if wishes.vendor == "cpu" else _CUDA
     if wishes.source:
         index = "" if wishes.source == "pip" else wishes.source
-    return Plan(wishes, tuple(rows), tuple(pins), index, remarks=tuple(remarks), asof=asof)
+    return Plan(wishes, tuple(rows), tuple(pins), index, remarks=tuple(remarks), asof=tables.asof)

@@ -52,7 +52,7 @@ def _solve(known: Wishes, tables: Tables) -> Plan | Conflict:
     if known.python and not re.fullmatch(r"3\.\d{1,2}", known.python):
         return Conflict("python", f"{known.python!r} is no Python such as 3.12")
     if known.vendor != "amd":
-        return other.solve(known, tables.torch, tables.libs, tables.asof)
+        return other.solve(known, tables)
     return _amd(known, tables)
 
 

@@ -30,6 +30,13 @@ KNOWN = (
 )
 
 
+_POINTS = {
+    "Ubuntu": 6, "RHEL": 10, "Oracle Linux": 10, "Rocky Linux": 10, "CentOS": 9, "SLES": 7,
+    "Debian": 20, "Azure Linux": 9,
+}  # fmt: skip
+"""The highest point release of one release that a maker has given, or gives by its calendar."""
+
+
 @dataclass(frozen=True)
 class System:
     """`name` as AMD writes it, empty for one that AMD never lists."""
@@ -42,7 +49,7 @@ class System:
 def read(text: str) -> System | None:
     """`ubuntu-24.04`, `Ubuntu 24.04`, `rhel9.4`, `arch`; None for what is no Linux system."""
     low = re.sub(r"[\s_:]+", "-", text.strip().lower())
-    found = re.fullmatch(r"([a-z][a-z-]*?)-?(\d[\d.]*)?", low)
+    found = re.fullmatch(r"([a-z][a-z-]*?)-?(\d+(?:\.\d+)*)?", low)
     if found is None:
         return None
     name, version = found[1].rstrip("-").replace("oracle-linux", "oracle"), found[2] or ""
@@ -97,10 +104,25 @@ def wrong(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
         return (
             f"{words} is older than all that AMD lists for ROCm: from {system.name} {_text(least)}"
         )
-    months = system.name == "Ubuntu" and len(asked) > 1 and asked[1] not in (4, 10)
-    if months or asked[0] > most[0] + 1:
-        return f"there is no {words}; the tables know {system.name} {_text(least)} to {_text(most)}"
+    if _cannot_be(system) or asked[0] > most[0] + 1:
+        close = near(text, releases)
+        hint = f"near: {close}" if close else ""
+        span = f"the tables know {system.name} {_text(least)} to {_text(most)}"
+        return f"there is no {words}; {'; '.join(filter(None, (hint, span)))}"
     return ""
+
+
+def _cannot_be(system: System) -> bool:
+    """Whether a version is none that its maker could give: `24.4`, `24.04.99`, `9.77`."""
+    parts = system.version.split(".")
+    if system.name == "Ubuntu":
+        dated = len(parts) < 2 or parts[1] in ("04", "10")
+        long = len(parts) > 1 and int(parts[0]) % 2 == 0 and parts[1] == "04"
+        points = len(parts) < 3 or (long and int(parts[2]) <= _POINTS["Ubuntu"])
+        return not (dated and points) or len(parts) > 3
+    zeros = any(len(part) > 1 and part.startswith("0") for part in parts)
+    high = len(parts) > 1 and int(parts[1]) > _POINTS.get(system.name, 99)
+    return zeros or high or len(parts) > 2
 
 
 def near(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
@@ -115,6 +137,8 @@ def near(text: str, releases: Sequence[Mapping[str, Any]]) -> str:
     if not have or not asked:
         return ""
     best = have[0] if asked < have[0] else have[-1]
+    same = [one for one in have if one[0] == asked[0]]
+    best = same[-1] if same else best
     own = [name for name in KNOWN if (one := read(name)) is not None and one.name == system.name]
     fits = [name for name in own if _number(name.rpartition("-")[2]) == best[: name.count(".") + 1]]
     return fits[0] if fits else ""

@@ -122,7 +122,7 @@ def _machine(record: Record) -> Iterator[tuple[str, str]]:
     ram = f"{memory['total'] / _GIB:.0f} GiB" if memory.get("total") else ""
     yield from _line("cpu", [cpu.get("model", ""), cpu and f"{cpu['count']} threads", ram])
     yield from _python(value)
-    if "port.scanned" in record.facts:
+    if view.mapping(record, "port.scanned"):
         about = view.mapping(record, "port.scanned")
         guarded = about.get("guarded", 0)
         more = f"; {guarded} places are guarded, and not told" if guarded else ""
@@ -205,7 +205,8 @@ def _gpu(gpu: Mapping[str, Any]) -> str:
         candidates = name.get("candidates", ())
         likely = name.get("likely")
         some = "perhaps" if len(candidates) == 1 else "one of"
-        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {gpu['device']}"
+        device = gpu["device"] if isinstance(gpu["device"], str) else "GPU"
+        name = f"{some} {', '.join(candidates)}" if candidates else f"AMD {device}"
         name += f" (by its {gpu['compute_units']} units the first named {likely})" if likely else ""
     parts = [name]
     for field, form in (("gfx", "{}"), ("compute_units", "{} CU"), ("slot", "at {}")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reefwatch.core.errors import UnreadableRecord, UsageError
+from reefwatch.store import regular
 
 SCHEMA = 1
 NAME = "reefwatch.lock"
@@ -17,6 +19,7 @@ SECTIONS = (
     *("system", "gpu", "firmware", "rocm", "packages", "tags", "commits", "libraries"),
     *("databases", "sources", "flags", "environment", "unknown"),
 )
+_ABOUT = ("schema", "made", "by")
 _HEAD = "What computes here. `reefwatch lock --check` names each drift from it."
 
 
@@ -43,38 +46,65 @@ def text(sections: Mapping[str, Mapping[str, Any]], made: str, by: str) -> str:
 
 
 def write(path: Path, content: str) -> None:
-    """Write the file whole or not at all. Raises UsageError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write the file whole or not at all, over a lock or over nothing. Raises UsageError."""
     try:
-        draft.write_text(content, encoding="utf-8")
-        os.replace(draft, path)
+        if os.path.lexists(path) and not _is_lock(path):
+            raise UsageError(f"{path} is no lock, and is not written over")
+        regular.written(path, content)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The sections. Raises UnreadableRecord for what is no lock, or one of a newer version."""
+def _is_lock(path: Path) -> bool:
+    """Whether a file was written as a lock, damaged as it may be. Raises OSError, UsageError."""
+    with regular.opened(path) as file:
+        if file.read(400).removeprefix(codecs.BOM_UTF8).startswith(f"# {_HEAD}".encode()):
+            if _schema(path) > SCHEMA:
+                raise UsageError(f"{path} was written by a newer version, and is not written over")
+            return True
+    try:
+        return str(_parsed(path).get("by", "")).startswith("reefwatch")
+    except UnreadableRecord:
+        return False
+
+
+def _schema(path: Path) -> int:
+    """The schema that a lock names; 0 where it is too damaged to name one."""
+    try:
+        told = _parsed(path).get("schema")
+    except UnreadableRecord:
+        return 0
+    return told if isinstance(told, int) else 0
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        with regular.opened(path) as file:
+            told: dict[str, Any] = tomllib.loads(file.read().decode("utf-8-sig"))
     except OSError as error:
         raise UnreadableRecord(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:  # not TOML, not UTF-8
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8
         raise UnreadableRecord(f"{path} is no lock: {error}") from None
+    return told
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """The sections. Raises UnreadableRecord for what is no lock, or one of a newer version."""
+    told = _parsed(path)
     schema = told.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool):
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise UnreadableRecord(f"{path} is no lock: it names no schema")
     if schema > SCHEMA:
         raise UnreadableRecord(f"{path} was written by a newer version (schema {schema})")
-    wrong = [n for n in SECTIONS if n in told and not isinstance(told[n], dict)]
+    parts = {name: part for name, part in told.items() if name not in _ABOUT}
+    wrong = [name for name, part in parts.items() if not isinstance(part, dict)]
     if wrong:
         raise UnreadableRecord(f"{path} is no lock: {wrong[0]} is no table")
-    return {name: part for name, part in told.items() if isinstance(part, dict)}
+    return parts
 
 
 def _by_number(key: str) -> tuple[Any, ...]:

@@ -57,6 +57,7 @@ def _device(
     cpus: frozenset[int],
 ) -> dict[str, Any]:
     ids = _ids(host, node, device)
+    apart = _apart(node, device)
     gfx, gfx_from = _gfx(node, products, ids["device"])
     units = _units(node)
     gone = Unknown("KFD shows no node for it")
@@ -65,7 +66,8 @@ def _device(
         "index": index,
         "node": node.number if node else None,
         **ids,
-        "name": products.name(ids["device"], ids["revision"], units),
+        "device": apart or ids["device"] or Unknown("neither KFD nor DRM tells a PCI id of it"),
+        "name": told(apart) if apart else products.name(ids["device"], ids["revision"], units),
         "gfx": gfx,
         "gfx_from": gfx_from,
         "wavefront": field("wave_front_size", 1, 128) if node else _wave(products, gfx),
@@ -86,6 +88,16 @@ def _device(
         key: value if isinstance(value, dict) and "unknown" in value else told(value)
         for key, value in made.items()
     }
+
+
+def _apart(node: kfd.Node | None, device: drm.Device | None) -> Unknown | None:
+    """Why the card is not known, where KFD and DRM name two of them at one place."""
+    number = node.value("device_id", 1, 0xFFFF) if node else Unknown("no node")
+    if device is None or not device.device or isinstance(number, Unknown):
+        return None
+    if f"{number:04x}" == device.device:
+        return None
+    return Unknown(f"KFD says that it is device {number:04x}, and DRM {device.device}")
 
 
 def _ids(host: Host, node: kfd.Node | None, device: drm.Device | None) -> dict[str, Any]:
@@ -223,8 +235,14 @@ def _memory(
         "kfd_memory": banks,
         "visible_vram": seen.get("visible", gone),
         "gtt": seen.get("gtt", gone),
-        "vram_used": seen.get("used", gone),
+        "vram_used": _used(seen.get("used", gone), whole_card),
     }
+
+
+def _used(used: int | Unknown, total: int | Unknown) -> int | Unknown:
+    if isinstance(used, Unknown) or isinstance(total, Unknown) or used <= total:
+        return used
+    return Unknown(f"mem_info_vram_used holds {used}, which is more than there is ({total})")
 
 
 def _of_card(host: Host, device: drm.Device | None) -> dict[str, Any]:

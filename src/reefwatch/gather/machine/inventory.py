@@ -5,6 +5,7 @@ Names and shapes are in docs/record.md. Reads files, and runs `dmesg`; takes mil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,6 +62,9 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
         else "the captured tree shows no GPU, and not whether there is one"
     )
     hidden = [] if isinstance(nodes, Unknown) else [node for node in nodes if node.hidden]
+    if hidden and not found:  # a machine with GPUs, of which none is known
+        number, reason = hidden[0].number, hidden[0].hidden
+        looked, nothing = False, Unknown(f"what KFD node {number} is cannot be seen: {reason}")
     source = "sysfs: KFD topology, DRM, PCI"
     facts: dict[str, Fact] = {
         "machine.gpus": fact("machine.gpus", found if looked else nothing, source),
@@ -74,7 +78,10 @@ def _cards(host: Host, tables: Tables) -> dict[str, Fact]:
             "machine.hidden_nodes",
             nodes
             if isinstance(nodes, Unknown)
-            else [{"node": node.number, "reason": node.hidden} for node in hidden],
+            else [
+                {"node": node.number, "reason": node.hidden, "masked": node.masked}
+                for node in hidden
+            ],
             kfd.TOPOLOGY,
         ),
         "machine.cpu_nodes": fact(
@@ -150,7 +157,7 @@ def _system(host: Host, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]
         "cpu": (system.processor(host), "/proc/cpuinfo"),
         "memory": (system.memory(host), "/proc/meminfo"),
         "log": (system.resets(host, process), "dmesg"),
-        "glibc": (access.section(process, "libc"), "confstr"),
+        "glibc": (_glibc(process), "confstr"),
         "memlock": (_memlock(process), "getrlimit"),
         "folders": (access.section(process, "folders"), "statvfs, mounts"),
     }
@@ -167,6 +174,13 @@ def _system(host: Host, process: Mapping[str, Any] | Unknown) -> dict[str, Fact]
 def _dxg(host: Host, whole: bool) -> bool | Unknown:
     there = host.exists("/dev/dxg")
     return there if there or whole else Unknown("the captured tree has no /dev")
+
+
+def _glibc(process: Mapping[str, Any] | Unknown) -> str | Unknown:
+    libc: str | Unknown = access.section(process, "libc")
+    if isinstance(libc, Unknown) or re.search(r"\d", libc):
+        return libc
+    return Unknown("the C library does not tell its version")
 
 
 def _memlock(process: Mapping[str, Any] | Unknown) -> dict[str, Any] | Unknown:
@@ -202,6 +216,11 @@ def _software(host: Host, tables: Tables, process: Mapping[str, Any] | Unknown) 
             python if unknown else {name: row["version"] for name, row in packages.items()},
             "names of dist-info folders",
         ),
+        "machine.twice": fact(
+            "machine.twice",
+            python if unknown else wheels.twice(host, sites),
+            "names of dist-info folders",
+        ),
         "machine.torch": fact("machine.torch", torch, "torch/version.py and its dist-info"),
         "machine.expected": fact("machine.expected", row, "torch.toml"),
         "machine.rocm": fact(
@@ -223,7 +242,7 @@ def _software(host: Host, tables: Tables, process: Mapping[str, Any] | Unknown) 
             "machine.variables",
             variables.is_set(host.environ, tables)
             if knows_environ(host)
-            else Unknown("the captured tree has no environ.json"),
+            else Unknown("the captured tree has no environ.json that can be read"),
             "the environment",
         ),
     }
@@ -253,6 +272,15 @@ def _no_files(kind: str) -> Unknown:
     )
 
 
+def _driver_pairs(tables: Tables, driver: Fact) -> Fact:
+    """The row of this driver; null, and why, where no table has it."""
+    if isinstance(driver, Unknown):
+        return driver
+    row: Any = known_bad.pairs(tables, driver.value)  # type: ignore[arg-type]
+    none = "the driver is the kernel's own, or of no release that the tables know"
+    return Evidence("machine.driver_pairs", row, source="rocm.toml, machine.toml" if row else none)
+
+
 def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """What the tables say of these cards under this ROCm."""
     found = facts["machine.gpus"]
@@ -274,11 +302,7 @@ def _joined(tables: Tables, facts: Mapping[str, Fact]) -> dict[str, Fact]:
             [] if isinstance(nvidia, Unknown) else known_bad.cuda_drivers(tables),
             "machine.toml",
         ),
-        "machine.driver_pairs": fact(
-            "machine.driver_pairs",
-            driver if isinstance(driver, Unknown) else known_bad.pairs(tables, driver.value),
-            "rocm.toml, machine.toml",
-        ),
+        "machine.driver_pairs": _driver_pairs(tables, driver),
         "machine.library_rows": fact(
             "machine.library_rows",
             packages

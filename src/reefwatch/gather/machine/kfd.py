@@ -30,6 +30,8 @@ class Node:
     links: tuple[Mapping[str, str], ...] = ()
     hidden: str = ""
     """Why it could not be read; empty when it could."""
+    masked: bool = False
+    """Whether it is the kernel that does not show it, rather than a damaged file."""
 
     def value(self, name: str, low: int = 0, high: int = (1 << 64) - 1) -> int | Unknown:
         """A field as a number; Unknown for one that is not there, or is none."""
@@ -102,7 +104,7 @@ def nodes(host: Host) -> tuple[Node, ...] | Unknown:
 def _node(host: Host, folder: str, number: int) -> Node:
     text = host.read(f"{folder}/properties")
     if isinstance(text, Unknown):
-        return Node(number, hidden=text.reason)
+        return Node(number, hidden=text.reason, masked=not text.reason.endswith("is empty"))
     fields = pairs(text)
     if "simd_count" not in fields and "cpu_cores_count" not in fields:
         return Node(number, hidden=f"{folder}/properties names neither cores nor SIMDs")

@@ -50,7 +50,7 @@ class Products:
         """The product's name, or its candidates, or why it is not known."""
         rows = self.rows(device, revision)
         if not rows:
-            return {"unknown": f"device {device or '(none)'} is not in the table of cards"}
+            return {"unknown": _not_there(device)}
         if len(rows) == 1:
             name = str(rows[0]["name"])
             if isinstance(revision, Unknown) or self._has(device, revision):
@@ -81,13 +81,13 @@ class Products:
             return found.pop()
         if found:
             return Unknown(f"device {device} is one of {', '.join(sorted(found))}")
-        return Unknown(f"device {device or '(none)'} is not in the table of cards")
+        return Unknown(_not_there(device))
 
     def integrated(self, device: str, gfx: str) -> bool | Unknown:
         """Whether the card is part of a processor, by the table; Unknown when it is not there."""
         rows = self.rows(device, Unknown("any"))
         if not rows:
-            return Unknown(f"device {device or '(none)'} is not in the table of cards")
+            return Unknown(_not_there(device))
         arch = self._arch.get(gfx or str(rows[0]["arch"]), {})
         apus = {bool(row.get("apu")) or "APU" in str(arch.get("family", "")) for row in rows}
         return apus.pop() if len(apus) == 1 else Unknown(f"device {device} is both in the table")
@@ -95,6 +95,10 @@ class Products:
     def wavefront(self, gfx: str) -> int | Unknown:
         wave = self._arch.get(gfx, {}).get("wavefront")
         return wave if isinstance(wave, int) else Unknown(f"{gfx} is not in the table of targets")
+
+
+def _not_there(device: str) -> str:
+    return f"device {device} is not in the table of cards" if device else "its PCI id is not known"
 
 
 def _distinct(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

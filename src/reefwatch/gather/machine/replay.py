@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reefwatch.core.errors import UnreadableRecord
 from reefwatch.core.fact import Unknown
 from reefwatch.gather.host import Host, LiveHost, Ran, ReplayedHost
 
@@ -21,8 +22,15 @@ class CapturedHost(ReplayedHost):
         super().__init__(root)
         told = self._json(MANIFEST)
         self.manifest: Mapping[str, Any] = told if isinstance(told, dict) else {}
-        variables = self._environ.items()
-        self._environ = {k: v for k, v in variables if isinstance(k, str) and isinstance(v, str)}
+        schema = self.manifest.get("schema")
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise UnreadableRecord(
+                f"{root}: the capture was written by a newer version (schema {schema})"
+            )
+        told = self._json("environ.json")
+        variables = told if isinstance(told, dict) else {}
+        self._environ = {k: v for k, v in variables.items() if isinstance(v, str)}
+        self.knows_environ = isinstance(told, dict) and len(self._environ) == len(told)
         refused = self.manifest.get("unreadable")
         self._refused = refused if isinstance(refused, dict) else {}
 
@@ -49,9 +57,9 @@ class CapturedHost(ReplayedHost):
 
 
 def knows_environ(host: Host) -> bool:
-    """Whether the variables of the machine are known; a tree may hold none."""
+    """Whether the variables of the machine are known; a tree may hold none, or damaged ones."""
     host = getattr(host, "recorded", host)
-    return not isinstance(host, ReplayedHost) or host.exists("/environ.json")
+    return not isinstance(host, ReplayedHost) or getattr(host, "knows_environ", False) is True
 
 
 def complete(host: Host) -> bool:

@@ -22,6 +22,7 @@ WANTED = (
 ROCM_LIBRARY = "libamdhip64.so"
 _GFX = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}(?![0-9a-f])")
 _FIELD = re.compile(r"^(hip|cuda|rocm)\s*(?::[^=]*)?=\s*(?:'([^']*)'|\"([^\"]*)\"|None)", re.M)
+_OWN = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)['\"]", re.M)
 _TAG = re.compile(r"(rocm|cu|cpu|xpu)([0-9.]*)")
 
 
@@ -36,16 +37,43 @@ def wanted(name: str) -> bool:
 
 
 def installed(host: Host, sites: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By name: version and site folder; the first on the path counts, as for an import."""
+    """By name: version and site folder; the first on the path counts, as for an import.
+
+    Of several versions in one folder (an installation that was cut off) torch's own file tells.
+    """
     found: dict[str, dict[str, str]] = {}
     for site in sites:
-        for entry in host.names(site):
-            if not entry.endswith(".dist-info"):
-                continue
+        for name, versions in _versions(host, site).items():
+            own = _own_version(host, site) if name == "torch" and len(versions) > 1 else ""
+            version = own if own in versions else versions[0]
+            found.setdefault(name, {"version": version, "site": site})
+    return found
+
+
+def twice(host: Host, sites: Sequence[str]) -> dict[str, list[str]]:
+    """The packages of which one folder holds several versions, by name."""
+    found: dict[str, list[str]] = {}
+    for site in sites:
+        for name, versions in _versions(host, site).items():
+            if len(versions) > 1:
+                found.setdefault(name, versions)
+    return found
+
+
+def _versions(host: Host, site: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in host.names(site):
+        if entry.endswith(".dist-info"):
             name, _, version = entry.removesuffix(".dist-info").partition("-")
             if version and wanted(name):
-                found.setdefault(normal(name), {"version": version, "site": site})
+                found.setdefault(normal(name), []).append(version)
     return found
+
+
+def _own_version(host: Host, site: str) -> str:
+    text = host.read(f"{site}/torch/version.py")
+    found = None if isinstance(text, Unknown) else _OWN.search(text)
+    return found[1] if found else ""
 
 
 def torch(host: Host, packages: Mapping[str, Mapping[str, str]]) -> dict[str, Any] | Unknown:
@@ -122,15 +150,16 @@ def _system(host: Host) -> list[dict[str, str]]:
     folders = ["/opt/rocm", *host.find("/opt/rocm-*"), *host.find("/opt/rocm/core-*")]
     for folder in folders[:32]:
         version = host.read(f"{folder}/.info/version")
-        if isinstance(version, Unknown):
+        copy = _copy("system", folder, version)
+        if not copy["version"] and not _has_runtime(host, f"{folder}/lib"):
             continue
-        found.setdefault(version.split("-")[0], _copy("system", folder, version))
+        found.setdefault(copy["version"] or folder, copy)
     return list(found.values())
 
 
 def _copy(where: str, root: str, version: str | Unknown) -> dict[str, str]:
-    text = "" if isinstance(version, Unknown) else version.split("-")[0].strip()[:40]
-    return {"where": where, "root": root, "version": text}
+    told = None if isinstance(version, Unknown) else re.match(r"\d[\w.]{0,39}", version.strip())
+    return {"where": where, "root": root, "version": told[0] if told else ""}
 
 
 def _has_runtime(host: Host, folder: str) -> bool:

@@ -104,8 +104,9 @@ def _one_of(given: argparse.Namespace, *names: str) -> None:
     said = [name for name in names if getattr(given, name) is not None]
     if len(said) > 1:
         raise UsageError(f"--{said[0]} and --{said[1]}: give one of them")
-    if any(getattr(given, name) == "" for name in ("port", "capture", "scan", "root")):
-        raise UsageError(f"--{said[0]}: give a name")
+    for name in ("port", "capture", "scan", "root", "data", "config", "baseline"):
+        if getattr(given, name) == "":
+            raise UsageError(f"--{name}: give a name")
 
 
 def _style() -> dict[str, Any]:

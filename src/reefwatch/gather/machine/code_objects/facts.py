@@ -16,23 +16,22 @@ def record(found: Scan, gpus: Fact) -> Record:
     """The record of a scan against these GPUs (`codes.gpus`)."""
     names = [name for code in found.codes for name in code.targets]
     amd, nvidia = sum(map(targets.is_amd, names)), sum(n.startswith("sm_") for n in names)
-    dark = sum(not code.targets for code in found.codes)
+    dark = [f"{code.path}: its targets are not known" for code in found.codes if not code.targets]
+    dark += [f"{path}: {why}" for path, why in found.unread]
     said = f"{found.looked} files looked into"
     facts: dict[str, Fact] = {
         "codes.gpus": gpus,
         "codes.scan": Evidence("codes.scan", found.plain(), source="bytes of the files"),
         "codes.amd": _seen("codes.amd", bool(amd), f"no code for an AMD GPU in {said}", dark),
         "codes.nvidia": _seen("codes.nvidia", bool(nvidia), f"no CUDA code in {said}", dark),
-        "codes.databases": Evidence(
+        "codes.databases": Unknown(found.unlisted)
+        if found.unlisted
+        else Evidence(
             "codes.databases", bool(found.databases), source="no kernel database by its name"
         ),
     }
-    if not found.looked and not found.databases:
-        reason = "; ".join(f"{path}: {why}" for path, why in found.unread) or "no file holds code"
-        facts["codes.amd"] = facts["codes.nvidia"] = Unknown(reason)
-    elif found.unread and not found.codes:
-        path, why = found.unread[0]
-        facts["codes.amd"] = facts["codes.nvidia"] = Unknown(f"{path}: {why}")
+    if not found.looked and not found.databases and not dark:
+        facts["codes.amd"] = facts["codes.nvidia"] = Unknown("no file holds code")
     events = [Event("codes.file", asdict(code), id=code.path) for code in found.codes]
     events += [
         Event("codes.database", asdict(one), id=f"{one.package} {one.library}")
@@ -41,9 +40,10 @@ def record(found: Scan, gpus: Fact) -> Record:
     return Record({"script": found.root}, facts, tuple(events))
 
 
-def _seen(name: str, seen: bool, otherwise: str, dark: int) -> Fact:
+def _seen(name: str, seen: bool, otherwise: str, dark: Sequence[str]) -> Fact:
     if not seen and dark:
-        return Unknown(f"the targets of {dark} files with GPU code are not known")
+        more = f" (and {len(dark) - 1} more)" if len(dark) > 1 else ""
+        return Unknown(dark[0] + more)
     return Evidence(name, seen, source="" if seen else otherwise)
 
 

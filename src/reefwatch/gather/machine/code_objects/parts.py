@@ -17,6 +17,7 @@ from reefwatch.data.targets import SPIRV
 from reefwatch.gather.machine.code_objects import elf, zstd
 from reefwatch.gather.machine.code_objects.window import LARGEST, Window
 
+NO_CODE = "it does not begin with GPU code of a known format"
 BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 COMPRESSED = b"CCOB"
 FATBIN = b"\x50\xed\x55\xba"
@@ -44,6 +45,11 @@ class Part:
     unknown: str = ""
     """Why its targets are not known, or not all of them."""
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may be no code at all, but bytes that look like its beginning."""
+        return bool(self.unknown) and not self.targets
+
 
 @dataclass(frozen=True)
 class _Entry:
@@ -58,28 +64,37 @@ def parts(window: Window, sure: bool) -> Iterator[Part]:
     Without, the marks are searched for, and what only looks like one (a compiler holds them as
     text) is passed over.
     """
-    first = sure
+    if sure:
+        head = window.peek(LARGEST)
+        found = _ANY.search(head)
+        if found is None and head.strip(b"\0"):
+            yield Part("unknown", unknown=NO_CODE)
+    for _, _, part in located(window):
+        if sure or not part.doubtful:
+            yield part
+
+
+def located(window: Window) -> Iterator[tuple[int, int, Part]]:
+    """(where, up to where, what) of all marks in the window, doubtful ones too."""
+    blurred = False
     while ahead := window.peek(LARGEST):
         found = _ANY.search(ahead)
         if found is None:
-            if first and ahead.strip(b"\0"):
-                yield Part("unknown", unknown="it does not begin with GPU code of a known format")
-            first = False
             if len(ahead) < LARGEST:
                 return
             window.skip(len(ahead) - _LONGEST + 1)
             continue
         window.skip(found.start())
+        at = window.position
         part, size = _READERS[found[0][:4]](window)
-        if part is not None and (sure or not part.unknown or part.targets):
-            yield part
-        window.skip(max(1, size))
-        first = False
+        window.skip(size if window.position > at else max(1, size))
+        if not (blurred and part.doubtful):
+            yield at, window.position, part
         if found[0].startswith(b"CCOB\x01"):
-            sure = False  # its length is not told: what follows may be its own packed bytes
+            blurred = True  # its length is not told: what follows may be its own packed bytes
 
 
-def _bundle(window: Window) -> tuple[Part | None, int]:
+def _bundle(window: Window) -> tuple[Part, int]:
     entries = table(window.peek(_HEAD))
     if entries is None:
         entries = table(window.peek(LARGEST))
@@ -147,7 +162,7 @@ def _target(entry: _Entry) -> str | None:
     return found[0] if found else None
 
 
-def _compressed(window: Window) -> tuple[Part | None, int]:
+def _compressed(window: Window) -> tuple[Part, int]:
     head = window.peek(32)
     version, method = struct.unpack_from("<HH", head, 4)
     size, start = {1: (0, 20), 2: (4, 24), 3: (8, 32)}[version]
@@ -176,14 +191,14 @@ def _unpacked(raw: bytes, method: int, wanted: int) -> bytes:
     return zlib.decompressobj().decompress(raw, wanted)
 
 
-def _object(window: Window) -> tuple[Part | None, int]:
+def _object(window: Window) -> tuple[Part, int]:
     try:
         return Part("code object", (elf.target(window.peek(64)),)), 64
     except elf.Malformed as error:
         return Part("code object", unknown=str(error)), 1
 
 
-def _fatbin(window: Window) -> tuple[Part | None, int]:
+def _fatbin(window: Window) -> tuple[Part, int]:
     (size,) = struct.unpack("<Q", window.peek(16)[8:16].ljust(8, b"\0"))
     unknown = "a CUDA fat binary is cut off" if size + 16 > window.room else ""
     window.skip(16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zipfile
 import zlib
@@ -12,14 +13,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reefwatch.gather.machine.code_objects import databases, elf
-from reefwatch.gather.machine.code_objects.parts import BUNDLE, COMPRESSED, FATBIN, Part, parts
-from reefwatch.gather.machine.code_objects.window import FileWindow, StreamWindow, Window, read_at
+from reefwatch.gather.machine.code_objects.parts import (
+    BUNDLE,
+    COMPRESSED,
+    FATBIN,
+    NO_CODE,
+    Part,
+    located,
+    parts,
+)
+from reefwatch.gather.machine.code_objects.window import (
+    LARGEST,
+    FileWindow,
+    Rereader,
+    StreamWindow,
+    Window,
+    read_at,
+)
 
 _SECTIONS = {".hip_fatbin": "AMD", ".nv_fatbin": "NVIDIA", "__nv_relfatbin": "NVIDIA"}
 _DATA = (".rodata", ".lrodata", ".data")
 """Where a library without such sections may hold code objects: those of Mojo do."""
 _NOT_READ = {".llvm.offloading": "code that is not linked yet (.llvm.offloading)"}
 _CODE = (".so", ".co", ".hsaco", ".hipfb", ".fatbin", ".cubin", ".pyd", ".o", ".ko")
+_ELSEWHERE = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How libraries of Windows and macOS begin."""
+_LINKER_SCRIPT = re.compile(rb"\s*(?:/\*|INPUT|GROUP|OUTPUT_FORMAT)")
+"""A text of the name of a library, which leads the linker to one."""
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 
 
@@ -47,6 +67,8 @@ class Scan:
     databases: list[databases.Database] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     """(path, why)"""
+    unlisted: str = ""
+    """Why the names of its files are not known; empty when they are."""
 
     def plain(self) -> dict[str, Any]:
         """Of what JSON has."""
@@ -123,7 +145,8 @@ def _wheel(path: str, progress: Progress | None) -> Scan:
                 made.looked += 1
                 _add(made, one.filename, _package(one.filename, ""), _read_member(wheel, one))
     except _BROKEN_ZIP as error:
-        made.unread.append((os.path.basename(path), f"the zip cannot be read: {error}"))
+        made.unlisted = f"the zip cannot be read: {error}"
+        made.unread.append((os.path.basename(path), made.unlisted))
         return made
     made.databases = databases.group([(m.filename, _package(m.filename, "")) for m in members])
     return made
@@ -183,11 +206,7 @@ def _parts_of(handle: int, size: int, asked: bool) -> list[Part] | str:
     head = read_at(handle, 0, 64)
     whole = FileWindow(handle, 0, size)
     if not head.startswith(elf.MAGIC):
-        if head.startswith((BUNDLE, COMPRESSED, FATBIN)):
-            return list(parts(whole, True))
-        if asked:
-            return "it is no ELF file, no bundle of GPU code and no zip"
-        return "" if not head else []
+        return _no_elf(head, whole, asked)
     try:
         if elf.machine(head) == elf.AMDGPU:
             return [Part("code object", (elf.target(head),))]
@@ -202,29 +221,82 @@ def _parts_of(handle: int, size: int, asked: bool) -> list[Part] | str:
         if embedded and section.name.startswith(_DATA) and section.offset < size:
             room = min(section.size, size - section.offset)
             found += parts(FileWindow(handle, section.offset, room), False)
-        elif section.name in _NOT_READ:
-            found.append(Part("unknown", unknown=_NOT_READ[section.name]))
         elif section.name in _SECTIONS and section.size:
             room = max(0, min(section.size, size - section.offset))
             found += parts(FileWindow(handle, section.offset, room), True)
-            if room < section.size:
-                found.append(Part("unknown", unknown=f"the section {section.name} is cut off"))
-    return found
+    return found + list(_not_seen(sections, size))
+
+
+def _not_seen(sections: Iterable[elf.Section], size: int) -> Iterator[Part]:
+    """What sections for GPU code hold and nobody can read."""
+    for section in sections:
+        if section.name in _NOT_READ:
+            yield Part("unknown", unknown=_NOT_READ[section.name])
+        elif section.name in _SECTIONS and section.offset + section.size > size:
+            yield Part("unknown", unknown=f"the section {section.name} is cut off")
+
+
+def _no_elf(head: bytes, whole: Window, asked: bool) -> list[Part] | str:
+    """What is in a file that is no ELF file, or why it is not read.
+
+    Libraries of other systems, which a folder may hold besides, are searched for the marks.
+    """
+    if head.startswith((BUNDLE, COMPRESSED, FATBIN)):
+        return list(parts(whole, True))
+    if not asked:
+        if not head:
+            return "it is empty"
+        if head.startswith(_ELSEWHERE):
+            return list(parts(whole, False))
+        if _LINKER_SCRIPT.match(head):
+            return []
+        if head.startswith(b"version https://git-lfs"):
+            return "it is a pointer of Git LFS, and not the file"
+    return "it is no ELF file, no bundle of GPU code and no zip"
 
 
 def _read_member(wheel: zipfile.ZipFile, member: zipfile.ZipInfo) -> list[Part] | str:
-    """A member is read once, forward: its sections stand at its end, so the marks are searched."""
+    """A member is read once, forward: the marks are searched, and then held against its sections,
+    which stand at its end.
+    """
     try:
         with wheel.open(member) as stream:
-            window: Window = StreamWindow(stream, member.file_size)
-            head = window.peek(64)
-            if head.startswith(elf.MAGIC) and elf.machine(head) == elf.AMDGPU:
-                return [Part("code object", (elf.target(head),))]
-            sure = head.startswith((BUNDLE, COMPRESSED, FATBIN))
-            return list(parts(window, sure))
+            return _of_stream(Rereader(stream), member.file_size)
     except elf.Malformed as error:
         return str(error)
     except NotImplementedError:
         return "it is packed in a way that is not known here"
     except _BROKEN_ZIP as error:
         return f"it cannot be unpacked: {error}"
+
+
+def _of_stream(stream: Rereader, size: int) -> list[Part] | str:
+    window = StreamWindow(stream, size)
+    head = window.peek(64)
+    if not head.startswith(elf.MAGIC):
+        return _no_elf(head, window, False)
+    if elf.machine(head) == elf.AMDGPU:
+        return [Part("code object", (elf.target(head),))]
+    found = list(located(window))
+    sections = elf.sections(stream.again)
+    marked = [part for _, _, part in found if not part.doubtful]
+    for section in sections:
+        if section.name in _SECTIONS and section.size:
+            marked += _damaged(section, found, stream)
+    return marked + list(_not_seen(sections, size))
+
+
+def _damaged(
+    section: elf.Section, found: Iterable[tuple[int, int, Part]], stream: Rereader
+) -> Iterator[Part]:
+    """What of a section for GPU code is not as it should be, by the marks that were found."""
+    end, inside = section.offset + section.size, False
+    for at, until, part in found:
+        if section.offset <= at < end:
+            inside = True
+            if part.doubtful:
+                yield part
+            elif until > end:
+                yield Part("unknown", unknown=f"the section {section.name} ends within a bundle")
+    if not inside and stream.again(section.offset, min(section.size, LARGEST)).strip(b"\0"):
+        yield Part("unknown", unknown=NO_CODE)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import IO
 
 LARGEST = 1 << 18
 """Bytes that can be looked at ahead."""
 _STEP = 1 << 20
+_KEPT = 1 << 20
+"""Bytes of the end of a stream that are kept: section headers mostly stand there."""
 
 
 class Window(ABC):
@@ -70,7 +73,7 @@ class FileWindow(Window):
 class StreamWindow(Window):
     """What can only be read forward: a compressed member of a zip."""
 
-    def __init__(self, stream: IO[bytes], size: int) -> None:
+    def __init__(self, stream: Rereader, size: int) -> None:
         super().__init__(size)
         self._stream = stream
 
@@ -87,6 +90,33 @@ class StreamWindow(Window):
             count -= len(part)
         if count > 0:
             self.room = 0
+
+
+class Rereader:
+    """A stream that is read forward, and of which a place can be read again afterwards."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._end = self._size = 0
+        self._last: deque[bytes] = deque()
+
+    def read(self, count: int) -> bytes:
+        raw = self._stream.read(count)
+        self._end += len(raw)
+        self._size += len(raw)
+        self._last.append(raw)
+        while self._size - len(self._last[0]) >= _KEPT:
+            self._size -= len(self._last.popleft())
+        return raw
+
+    def again(self, offset: int, count: int) -> bytes:
+        """So many bytes from a place, fewer at the end. What was long ago is unpacked anew."""
+        begun = self._end - self._size
+        if offset >= begun:
+            at = offset - begun
+            return b"".join(self._last)[at : at + count]
+        self._stream.seek(offset)
+        return self._stream.read(count)
 
 
 def read_at(handle: int, offset: int, count: int) -> bytes:

@@ -31,12 +31,19 @@ _THIRTY_TWO = (
     r"(?:%\s*32u?\b(?!\s*[*.])|&\s*(?:(?:31|0x1[fF])u?\b|\(\s*32\s*-\s*1\s*\))"
     r"|/\s*32u?\b(?!\.)|>>\s*5\b)"
 )
-_ALL = r"(?:0x[fF]{8}(?![0-9a-fA-F])[uUlL]*|-1\b|~0[uU]?\b)"
+_ALL = (
+    r"(?:0x[fF]{4}'?[fF]{4}(?![0-9a-fA-F])[uUlL]*|(?:\(\s*(?:unsigned(?:\s+int)?|uint32_t)\s*\)\s*)?-1\b"
+    r"|~0[uU]?\b|\bUINT(?:32)?_MAX\b|\b4294967295[uU]?\b)"
+)
 _VOTE = r"__(?:shfl\w*|ballot\w*|any|all|activemask|match\w*|reduce\w*)(?:_sync)?\s*\("
+_OF_WARPS = re.compile(
+    r"__(?:shfl|ballot|any|all|activemask|match|reduce|syncwarp)\w*\s*\(|[wW]arp|WARP|\b[lL]ane|LANE"
+)
+_BARE = re.compile(_THREAD + _THIRTY_TWO)
+"""In a file that speaks of warps: elsewhere `threadIdx.x & 31` is the column of a tile."""
 _WARP = tuple(
     re.compile(pattern)
     for pattern in (
-        _THREAD + _THIRTY_TWO,
         # `lane = x & 31`, `warp_id = x >> 5`, whatever x is
         r"\b\w*(?:[lL]ane|[wW]arp)_?(?:[iI]dx?|[iI]ndex|[nN]um)?\w*\s*=[^;=\n]*?" + _THIRTY_TWO,
         rf"__(?:shfl|ballot|any|all|match|reduce)\w*_sync\s*\(\s*{_ALL}|__syncwarp\s*\(\s*{_ALL}",
@@ -49,6 +56,11 @@ _WARP = tuple(
         r"=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;\s*\w+\s*(?:>\s*0|>=\s*1|!=\s*0)?\s*;\s*\w+\s*(?:/=\s*2|>>=\s*1)",
     )
 )
+_FULL = re.compile(rf"#\s*define\s+(\w+)\s+\(?\s*{_ALL}|\b(\w+)\s*(?:=|\{{|\()\s*{_ALL}")
+_FIRST = re.compile(
+    r"__(?:shfl|ballot|any|all|match|reduce)\w*_sync\s*\(\s*(?:\w+::)*(\w+)\s*,|__syncwarp\s*\(\s*(\w+)"
+)
+"""The name that is given for the mask of a warp."""
 _MASK = re.compile(rf"\b(?:\w*[mM]ask|full\w*)\s*=\s*{_ALL}")
 """In a file with kernels: elsewhere a mask may be of anything."""
 _KERNEL = re.compile(r"\b__(?:global|device)__\b")
@@ -73,7 +85,7 @@ _KINDS: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...] = (
         ),
         re.compile(
             r"\bnvcuda::|\bwgmma\w*|\bcp_async\w*|\bldmatrix\w*|\bmma_sync\b|\b__nv_cvt_\w+"
-            r"|\b__nvvm_\w+"
+            r"|\b__nvvm_\w+|\bcusparseLt\w*|\bcutensor[A-Z]\w*|\bnvshmem\w*"
         ),
     )),
 )  # fmt: skip
@@ -82,6 +94,10 @@ _PTX = re.compile(
     r"\.(?:[usbf](?:8|16|32|64)|pred|sync|shared|global|async|aligned|approx|rn|ftz)\b"
     r"|\b(?:bar|griddepcontrol|membar|fence)\.|%%?laneid|%%?clock|\b(?:trap|brkpt|exit);"
 )
+_LOADED = re.compile(
+    r"\bdlopen\s*\(\s*\"([^\"\n]*lib(?:cuda|nvrtc|cublas|cudnn|cusparse|nvidia)[^\"\n]*)\""
+)
+_HOME = re.compile(r"\bgetenv\s*\(\s*\"(CUDA_(?:HOME|PATH|ROOT))\"")
 _SMI = re.compile(r"\bnvidia-smi\b")
 
 
@@ -110,6 +126,16 @@ def _found(code: str, kept: str) -> Iterator[tuple[str, str, int]]:
     for found in _NAMED.finditer(code):
         if WARP_NAME.fullmatch(found["macro"] or found["name"] or found["given"]):
             yield "warp", found[0], found.start()
+    for found in _BARE.finditer(code) if _OF_WARPS.search(code) else ():
+        yield "warp", found[0], found.start()
+    masks = {found[1] or found[2] for found in _FIRST.finditer(code)}
+    for found in _FULL.finditer(code) if masks else ():
+        if (found[1] or found[2]) in masks:
+            yield "warp", found[0], found.start()
+    for found in _LOADED.finditer(kept):
+        yield "import", found[1], found.start()
+    for found in _HOME.finditer(kept):
+        yield "extension", found[1], found.start()
     for found in _MASK.finditer(code) if _KERNEL.search(code) else ():
         yield "warp", found[0], found.start()
     for found in _SMI.finditer(kept):

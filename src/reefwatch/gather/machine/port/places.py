@@ -53,7 +53,31 @@ WARP_NAME = re.compile(
     r"|\w*(?:threads|lanes)_?per_?warp\w*|\w+_warp_?size\w*|_*warp_?size\w*",
     re.IGNORECASE,
 )
-ARCH = re.compile(r"\b(?:sm|compute)_(?:[5-9]\d|1[0-2]\d)[af]?\b")
+ARCH = re.compile(r"(?<![\w./-])(?:sm|compute)_(?:[5-9]\d|1[0-2]\d)[af]?(?![\w/-]|\.\w)")
+"""A target of nvcc; not a part of a file's name (`compute_80.png`) or of a path."""
+
+
+LIBRARY = re.compile(
+    r"(?:^|/)(?:lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|cusparseLt"
+    r"|nccl|nvidia-ml|nvToolsExt|cufile|cupti|nvJitLink|cutensor)[\w-]*\.so[\d.]*|nvcuda\.dll|nvml\.dll)$"
+)
+"""A library of CUDA's by the name of its file, as it is loaded by hand."""
+SHORT_LIBRARY = frozenset(
+    (
+        "cuda",
+        "cudart",
+        "nvrtc",
+        "cublas",
+        "cublasLt",
+        "cudnn",
+        "cusparse",
+        "cusparseLt",
+        "nvidia-ml",
+    )
+)
+"""The same as `find_library` takes them."""
+HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
+"""Variables that lead to CUDA's toolkit."""
 
 
 def package(text: str) -> str:

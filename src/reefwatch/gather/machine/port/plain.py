@@ -21,12 +21,13 @@ _SHELL: _Rules = (
         r"|\b(?:docker|podman|nerdctl)\b.*--gpus\b|\bruntime:\s*nvidia\b|\bdriver:\s*nvidia\b|\bnvidia\.com/gpu\b")),
     ("tf32", re.compile(r"\bNVIDIA_TF32_OVERRIDE\b|\bTORCH_ALLOW_TF32\w*")),
     ("capability", re.compile(r"\bTORCH_CUDA_ARCH_LIST\b")),
-    ("extension", re.compile(r"\bnvcc\b|-gencode\b|--use_fast_math\b|\bCUDA_HOME\b|\bCUDA_PATH\b")),
+    ("extension", re.compile(
+        r"\bnvcc\b|-gencode\b|--use_fast_math\b|\bCUDA_(?:HOME|PATH|ROOT)\b|\bCUDACXX\b")),
 )  # fmt: skip
 _CMAKE: _Rules = (
     ("extension", re.compile(
         r"\benable_language\s*\(\s*CUDA\b|\bproject\s*\([^)]*\bCUDA\b|\bfind_package\s*\(\s*CUDA\w*"
-        r"|\bCMAKE_CUDA_FLAGS\b|--use_fast_math\b|--expt-\w+|-gencode\b")),
+        r"|\bCUDA_TOOLKIT_ROOT_DIR\b|\bCUDAToolkit_ROOT\b|\bENV\{CUDA_\w+\}|\bCMAKE_CUDA_FLAGS\b|--use_fast_math\b|--expt-\w+|-gencode\b")),
     ("capability", re.compile(r"\bCMAKE_CUDA_ARCHITECTURES\b|\bCUDA_ARCH_LIST\b")),
 )  # fmt: skip
 _LOST: _Rules = (

@@ -17,13 +17,27 @@ from typing import Any
 from reefwatch.gather.machine.port import native, plain
 from reefwatch.gather.machine.port.places import (
     ARCH,
-    MODULES,
+    HOMES,
+    LIBRARY,
     ROCM,
+    SHORT_LIBRARY,
     WARP_NAME,
     Place,
     index,
     once,
     package,
+)
+from reefwatch.gather.machine.port.syntax import (
+    asks_rocm,
+    caught,
+    cuda_module,
+    gets_cuda_version,
+    identifiers,
+    is_cuda_version,
+    is_value,
+    knows_hip,
+    leaves,
+    told_nvidia,
 )
 
 _CAUGHT = frozenset(
@@ -42,6 +56,7 @@ _ROCM_IN_TEXT = re.compile(
     r"rocm|(?<![a-z])hip|(?<![a-z])amd|gcnarch|gfx|_?ck\b|fnuz", re.IGNORECASE
 )
 _REQUIRES = re.compile(r"requires?|requirements|dependenc(?:y|ies)|deps", re.IGNORECASE)
+_SPARSE_LT = re.compile(r"cusparselt|^_cslt_", re.IGNORECASE)
 _KERNEL = re.compile(r"\b__(?:global|device|shared)__\b")
 
 
@@ -53,7 +68,7 @@ def places(text: str, name: str, ours: frozenset[str]) -> Iterator[Place] | None
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    reader = _Reader(name, ours, text, _knows_hip(tree))
+    reader = _Reader(name, ours, text, knows_hip(tree))
     try:
         reader.statements(tree.body)
     except RecursionError:
@@ -101,7 +116,7 @@ class _Reader(ast.NodeVisitor):
         self.found: list[Place] = []
         # most files name neither, and need not be searched for it at each test
         self._named = bool(_ROCM_IN_TEXT.search(text))
-        self._versions = "version" in text
+        self._platforms = "version" in text or "is_cuda" in text or "nvidia" in text
         self._name, self._ours, self._knows_hip = name, ours, knows_hip
         self._rocm = self._caught = self._tests = self._said = self._requires = 0
         self._optional: set[str] = set()
@@ -111,7 +126,11 @@ class _Reader(ast.NodeVisitor):
         self.found.append(Place(kind, getattr(node, "lineno", 1), what, guarded))
 
     def _asks(self, node: ast.AST) -> bool:
-        return self._named and _asks(node)
+        return self._named and asks_rocm(node)
+
+    def _nvidia(self, test: ast.expr, true: bool) -> bool:
+        """Whether a test that came out so was passed on NVIDIA alone."""
+        return self._platforms and told_nvidia(test, true)
 
     @contextmanager
     def _in(self, counter: str, yes: bool = True) -> Iterator[None]:
@@ -134,9 +153,9 @@ class _Reader(ast.NodeVisitor):
                 self.visit(one)
             if (
                 isinstance(one, ast.If)
-                and self._asks(one.test)
+                and (self._asks(one.test) or self._nvidia(one.test, False))
                 and not one.orelse
-                and _leaves(one.body)
+                and leaves(one.body)
             ):
                 with self._in("_rocm"):
                     self.statements(body[number + 1 :])
@@ -170,22 +189,22 @@ class _Reader(ast.NodeVisitor):
 
     def _branch(self, node: ast.If | ast.IfExp | ast.While, each: Callable[[Any], None]) -> None:
         asks = self._asks(node.test)
-        cuda = self._versions and any(map(_is_version, ast.walk(node.test)))
         with self._in("_rocm", asks):
             self.visit(node.test)
             with self._in("_tests", not isinstance(node.test, ast.Constant)):
-                with self._in("_rocm", cuda):
+                with self._in("_rocm", self._nvidia(node.test, True)):
                     each(node.body)
-                each(node.orelse)
+                with self._in("_rocm", self._nvidia(node.test, False)):
+                    each(node.orelse)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         with self._in("_rocm", self._asks(node)):
             self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> None:
-        names = {name for handler in node.handlers for name in _names_of(handler)}
-        caught = bool(names & _CAUGHT) or any(name.startswith("NVML") for name in names)
-        with self._in("_caught", caught):
+        names = {name for handler in node.handlers for name in caught(handler)}
+        is_caught = bool(names & _CAUGHT) or any(name.startswith("NVML") for name in names)
+        with self._in("_caught", is_caught):
             self.statements(node.body)
             self.statements(node.orelse)
         for handler in node.handlers:
@@ -193,7 +212,7 @@ class _Reader(ast.NodeVisitor):
         self.statements(node.finalbody)
 
     def visit_With(self, node: ast.With) -> None:
-        names = {one for item in node.items for one in _identifiers(item.context_expr)}
+        names = {one for item in node.items for one in identifiers(item.context_expr)}
         with self._in("_caught", "suppress" in names and bool(names & _CAUGHT)):
             self.generic_visit(node)
 
@@ -225,8 +244,11 @@ class _Reader(ast.NodeVisitor):
         if node.level or not node.module:
             return
         names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for alias in node.names:
+            if _SPARSE_LT.search(alias.name):
+                self._put("ptx", node, alias.name)
         bound = node.names[0].asname or node.names[0].name
-        first = next((name for name in names if _module(name)), node.module)
+        first = next((name for name in names if cuda_module(name)), node.module)
         if node.module == "torch.utils.cpp_extension":
             for alias in node.names:
                 if alias.name in _EXTENSION:
@@ -234,7 +256,7 @@ class _Reader(ast.NodeVisitor):
         self._import(node, first, bound)
 
     def _import(self, node: ast.stmt, name: str, bound: str) -> None:
-        found = _module(name)
+        found = cuda_module(name)
         if not found or found.partition(".")[0] in self._ours:
             return
         guarded = bool(self._caught or self._tests)
@@ -243,28 +265,30 @@ class _Reader(ast.NodeVisitor):
         self._put("import", node, f"import {found}", guarded)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if _is_version(node) and not self._said:
+        if is_cuda_version(node) and not self._said:
             self._put("cuda version", node, "torch.version.cuda")
         elif node.attr in _FP8:
             self._put("fp8", node, node.attr)
         elif node.attr == "inline_asm_elementwise":
             self._put("ptx", node, node.attr)
-        elif node.attr in ("major", "minor") and "get_device_properties" in _identifiers(
-            node.value
-        ):
+        elif node.attr in ("major", "minor") and "get_device_properties" in identifiers(node.value):
             self._put("capability", node, f"get_device_properties().{node.attr}")
         elif node.attr == "get_device_capability":
             self._put("capability", node, node.attr)
         elif re.fullmatch(r"nvml[A-Z]\w+", node.attr):
-            root = next(iter(_identifiers(node.value)), "")
+            root = next(iter(identifiers(node.value)), "")
             self._put("smi", node, node.attr, bool(self._caught) or root in self._optional)
+        elif _SPARSE_LT.search(node.attr):
+            self._put("ptx", node, node.attr)
         elif node.attr in _EXTENSION[:2] and not self._said:
             self._put("extension", node, node.attr)
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
-            if node.id == "get_device_capability":
+            if _SPARSE_LT.search(node.id):
+                self._put("ptx", node, node.id)
+            elif node.id == "get_device_capability":
                 self._put("capability", node, node.id)
             elif node.id in _EXTENSION[:2]:
                 self._put("extension", node, node.id)
@@ -274,7 +298,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             self._assigned(target, node.value, node)
-        names = " ".join(one for target in node.targets for one in _identifiers(target))
+        names = " ".join(one for target in node.targets for one in identifiers(target))
         with self._in("_requires", self._name == "setup.py" and bool(_REQUIRES.search(names))):
             self.generic_visit(node)
 
@@ -288,24 +312,24 @@ class _Reader(ast.NodeVisitor):
         plain_value = (
             value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
         )
-        if WARP_NAME.fullmatch(name) and _is(plain_value, 32):
+        if WARP_NAME.fullmatch(name) and is_value(plain_value, 32):
             self._put("warp", node, f"{name} = 32")
         flag = name if isinstance(target, ast.Attribute) else ""
-        if flag == "allow_tf32" and not _is(value, False):
+        if flag == "allow_tf32" and not is_value(value, False):
             self._put("tf32", node, flag)
-        if flag == "fp32_precision" and not _is(value, "ieee"):
+        if flag == "fp32_precision" and not is_value(value, "ieee"):
             self._put("tf32", node, flag)
 
     def _warp_default(self, arg: ast.arg, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         defaults = dict(zip(reversed(node.args.args), reversed(node.args.defaults), strict=False))
         given = defaults.get(arg)
-        if given is not None and WARP_NAME.fullmatch(arg.arg) and _is(given, 32):
+        if given is not None and WARP_NAME.fullmatch(arg.arg) and is_value(given, 32):
             self._put("warp", arg, f"{arg.arg} = 32")
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        if node.arg and WARP_NAME.fullmatch(node.arg) and _is(node.value, 32):
+        if node.arg and WARP_NAME.fullmatch(node.arg) and is_value(node.value, 32):
             self._put("warp", node, f"{node.arg}=32")
-        elif node.arg == "allow_tf32" and _is(node.value, True):
+        elif node.arg == "allow_tf32" and is_value(node.value, True):
             self._put("tf32", node, "allow_tf32=True")
         elif node.arg in _EXTENSION[2:]:
             self._put("extension", node, node.arg)
@@ -320,7 +344,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, (ast.Mult, ast.FloorDiv, ast.Mod)):
             for one, other in ((node.left, node.right), (node.right, node.left)):
                 name = one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")
-                if _is(other, 32) and re.search(
+                if is_value(other, 32) and re.search(
                     r"warps|lane_?id|(?:^|_)lane$", name, re.IGNORECASE
                 ):
                     self._put("warp", node, ast.unparse(node)[:80])
@@ -331,22 +355,28 @@ class _Reader(ast.NodeVisitor):
             node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         )
         first = node.args[0] if node.args else None
-        if called == "set_float32_matmul_precision" and not _is(first, "highest"):
+        if called == "set_float32_matmul_precision" and not is_value(first, "highest"):
             self._put("tf32", node, called)
         elif called in ("to", "device") and isinstance(first, ast.Constant):
             if re.fullmatch(r"(?:hip|rocm)(?::\d+)?", f"{first.value!s}"):
                 # wrong above all where ROCm is meant
                 self.found.append(Place("hip device", node.lineno, f'"{first.value!s}"'))
-        elif called == "which" and _is(first, "nvcc"):
+        elif called == "find_library" and getattr(first, "value", "") in SHORT_LIBRARY:
+            self._loaded(node, str(getattr(first, "value", "")))
+        elif called == "which" and is_value(first, "nvcc"):
             self._put("extension", node, "nvcc")
-        elif called == "getattr" and _of_version(node):
+        elif called == "getattr" and gets_cuda_version(node):
             self._put("cuda version", node, "torch.version.cuda")
         with self._in("_said", bool(_SAID.fullmatch(called))):
             self.generic_visit(node)
 
+    def _loaded(self, node: ast.AST, name: str) -> None:
+        kind = "smi" if "nvidia-ml" in name or "nvml" in name else "import"
+        self._put(kind, node, name, bool(self._caught or self._tests))
+
     def visit_List(self, node: ast.List) -> None:
         words = {part.value for part in node.elts if isinstance(part, ast.Constant)}
-        if node.elts and _is(node.elts[0], "nvcc"):
+        if node.elts and is_value(node.elts[0], "nvcc"):
             self._put("extension", node, "nvcc")
         if words & {"docker", "podman"} and "--gpus" in words:
             self._put("container", node, "--gpus")
@@ -363,6 +393,10 @@ class _Reader(ast.NodeVisitor):
             return
         if re.match(r"(?:\S*/)?nvidia-smi(?:\s|$)", text):
             self._put("smi", node, "nvidia-smi", bool(self._caught))
+        if LIBRARY.search(text):
+            self._loaded(node, text)
+        if text in HOMES:
+            self._put("extension", node, text)
         if text in _TF32_NAMES:
             self._put("tf32", node, text)
         if text == "TORCH_CUDA_ARCH_LIST" or (ARCH.search(text) and len(text) < 200):
@@ -376,69 +410,3 @@ class _Reader(ast.NodeVisitor):
             self._put("requirement", node, index(text))
         elif self._requires and package(text):
             self._put("requirement", node, package(text))
-
-
-def _module(name: str) -> str:
-    """The module for CUDA alone that is imported by this name; empty for others."""
-    parts = name.split(".")
-    for count in (2, 1):
-        if ".".join(parts[:count]) in MODULES:
-            return ".".join(parts[:count])
-    return ""
-
-
-def _is(node: ast.expr | None, value: object) -> bool:
-    return (
-        isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
-    )
-
-
-def _is_version(node: ast.AST) -> bool:
-    """`torch.version.cuda`, or `version.cuda` of an import."""
-    if not (isinstance(node, ast.Attribute) and node.attr == "cuda"):
-        return False
-    above = node.value
-    return isinstance(above, (ast.Attribute, ast.Name)) and (
-        getattr(above, "attr", "") == "version" or getattr(above, "id", "") == "version"
-    )
-
-
-def _of_version(call: ast.Call) -> bool:
-    """`getattr(torch.version, "cuda", None)`."""
-    if len(call.args) < 2 or not _is(call.args[1], "cuda"):
-        return False
-    return "version" in _identifiers(call.args[0])
-
-
-def _identifiers(node: ast.AST) -> list[str]:
-    names = []
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            names.append(part.id)
-        elif isinstance(part, ast.Attribute):
-            names.append(part.attr)
-    return names
-
-
-def _asks(node: ast.AST) -> bool:
-    """Whether an expression names ROCm or HIP."""
-    words = [part.value for part in ast.walk(node)
-             if isinstance(part, ast.Constant) and isinstance(part.value, str)]  # fmt: skip
-    short = [word for word in words if len(word) < 20]
-    return any(ROCM.search(word) for word in (*_identifiers(node), *short))
-
-
-def _knows_hip(tree: ast.AST) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr == "hip" for part in ast.walk(tree))
-
-
-def _names_of(handler: ast.ExceptHandler) -> list[str]:
-    """The names of what is caught; a bare except catches all."""
-    return ["BaseException"] if handler.type is None else _identifiers(handler.type)
-
-
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    last = body[-1]
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return _identifiers(last.value.func)[:1] in (["exit"], ["_exit"], ["skip"])
-    return isinstance(last, (ast.Return, ast.Raise, ast.Continue, ast.Break))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,11 @@ _SKIPPED = frozenset(
         "build",
     )
 )
-_NATIVE = (".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".hip", ".inl")
+_PYTHON = (".py", ".pyi", ".pyx", ".ipynb")
+_NATIVE = (
+    *(".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".hip", ".inl"),
+    *(".ipp", ".tpp", ".tcc"),
+)
 _SHELL = (".sh", ".bash", ".slurm", ".sbatch", ".yml", ".yaml", ".mk", ".dockerfile")
 _REQUIRED = ("pyproject.toml", "setup.cfg", "Pipfile", "conda.yml", "conda.yaml")
 
@@ -39,23 +44,26 @@ class Found:
     hits: list[dict[str, Any]] = field(default_factory=list)
     files: int = 0
     lines: int = 0
-    skipped: int = 0
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """(file, why)"""
     guarded: int = 0
     """Places behind a test for ROCm, or an import that may fail: not told."""
     counts: dict[str, int] = field(default_factory=dict)
 
 
 def scan(root: Path) -> Found:
-    """Every place, in the order of the files. A file that cannot be read is counted as skipped."""
+    """Every place, in the order of the files. One that cannot be read is told in `unread`."""
     found = Found()
     ours = _packages(root)
     for path in _files(root):
         if path.is_dir():
             _hit(found, Place("ptx", 1, f"CUTLASS, as a copy in {path.name}/"), path, "")
             continue
-        text = _text(path)
-        if text is None:
-            found.skipped += 1
+        if not _is_read(path.name):
+            continue
+        text, why = _text(path)
+        if why:
+            found.unread.append((os.path.relpath(path, root), why))
             continue
         found.files += 1
         lines = text.splitlines()
@@ -74,7 +82,7 @@ def places(path: Path, text: str, ours: frozenset[str]) -> Iterator[Place]:
     name, suffix = path.name, path.suffix
     if suffix in (".cu", ".cuh"):
         yield Place("extension", 1, f"a CUDA source, {name}")
-    if suffix in (".py", ".pyi", ".ipynb"):
+    if suffix in _PYTHON:
         read = python.cells if suffix == ".ipynb" else python.places
         told = read(text, name, ours)
         yield from plain.lost(text) if told is None else told
@@ -116,14 +124,15 @@ def _files(root: Path) -> Iterator[Path]:
             folders[:] = []  # Composable Kernel is AMD's own
             continue
         for name in sorted(names):
-            suffix = os.path.splitext(name)[1]
-            if (
-                suffix in (".py", ".pyi", ".ipynb", ".cmake", *_NATIVE)
-                or name == "CMakeLists.txt"
-                or _lists(name)
-                or _runs(name, suffix)
-            ):
+            if _is_read(name):
                 yield Path(folder, name)
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file is code, or a list, of a kind that has a reader."""
+    suffix = os.path.splitext(name)[1]
+    known = suffix in (*_PYTHON, ".cmake", *_NATIVE) or name == "CMakeLists.txt"
+    return known or _lists(name) or _runs(name, suffix)
 
 
 def _packages(root: Path) -> frozenset[str]:
@@ -141,14 +150,21 @@ def _packages(root: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Path) -> tuple[str, str]:
+    """(text, why it cannot be read)."""
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return None
+        if not path.is_file():
+            return "", "a link that leads to no file" if path.is_symlink() else "not a file"
+        if path.stat().st_size > _MOST_BYTES:
+            return "", f"larger than {_MOST_BYTES >> 20} MiB"
         raw = path.read_bytes()
-    except OSError:
-        return None
-    return None if b"\0" in raw[:8192] else raw.decode(errors="replace")
+    except OSError as error:
+        return "", error.strerror or str(error)
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", errors="replace"), ""
+    if b"\0" in raw[:8192]:
+        return "", "not text"
+    return raw.removeprefix(codecs.BOM_UTF8).decode(errors="replace"), ""
 
 
 def _hit(found: Found, place: Place, path: Path, text: str) -> None:

@@ -16,6 +16,11 @@ def _case(gpu: dict[str, object], kernel: str, cwsr: str) -> Case:
     return case(gpu, kernel=kernel, driver={"parameters": {"cwsr_enable": cwsr}})
 
 
+def _doubt(case: Case) -> str:
+    release = case.value("machine.kernel")
+    return "" if version(release) else f"the kernel's release {release!r} holds no number"
+
+
 @check(
     "MACH023",
     Severity.WARNING,
@@ -27,6 +32,7 @@ def _case(gpu: dict[str, object], kernel: str, cwsr: str) -> Case:
         _case(GPU, "6.8.0", "1"),
     ),
     bad=(_case(_HALO, "6.17.8-arch1", "1"),),
+    doubt=_doubt,
 )
 def cwsr(case: Case) -> Iterator[Finding]:
     """The kernel reserves enough memory to save the waves of this card (CWSR).
@@ -38,7 +44,7 @@ def cwsr(case: Case) -> Iterator[Finding]:
     """
     release = case.value("machine.kernel")
     enabled = case.value("machine.driver")["parameters"].get("cwsr_enable")
-    if version(release) >= (6, 18) or enabled == "0":
+    if not version(release) or version(release) >= (6, 18) or enabled == "0":
         return
     how = "the default" if enabled is None else f"cwsr_enable={enabled}"
     for gpu in devices(case):

@@ -18,12 +18,16 @@ def _case(version: str, rocm: str, pairs: Any) -> Case:
     return case(GPU, driver=driver, torch_rocm=True, torch={"rocm": rocm}, driver_pairs=pairs)
 
 
+_UNTOLD = "torch does not tell of which ROCm it is"
+
+
 @check(
     "MACH025",
     Severity.WARNING,
-    when=("machine.torch_rocm",),
+    when=("machine.torch_rocm", "machine.driver_pairs"),
     needs=("machine.driver", "machine.torch", "machine.driver_pairs"),
-    good=(_case("6.3.6", "6.2", _ROW), _case("6.3.6", "7.0", None)),
+    good=(_case("6.3.6", "6.2", _ROW),),
+    doubt=lambda case: "" if case.value("machine.torch").get("rocm") else _UNTOLD,
     bad=(_case("6.3.6", "7.2", _ROW),),
 )
 def release(case: Case) -> Iterator[Finding]:
@@ -39,9 +43,7 @@ def release(case: Case) -> Iterator[Finding]:
     """
     pairs = case.value("machine.driver_pairs")
     rocm = str(case.value("machine.torch").get("rocm") or "")
-    if not pairs or not rocm:
-        return
-    if not any(rocm == pair or rocm.startswith(pair + ".") for pair in pairs["pairs"]):
+    if rocm and not any(rocm == pair or rocm.startswith(pair + ".") for pair in pairs["pairs"]):
         yield Finding(
             f"driver {case.value('machine.driver')['version']} with ROCm {rocm}; it is listed with "
             f"{', '.join(pairs['pairs'])}",

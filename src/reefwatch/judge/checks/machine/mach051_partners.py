@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,10 +15,29 @@ from reefwatch.judge.machine_words import case, of_row
 _ROW = {"torchvision": "0.28.0", "torchaudio": "", "grade": "measured", "source": "RELEASE.md"}
 
 
-def _case(torch: str, row: Any = _ROW, **packages: str) -> Case:
+def _case(torch: str, row: Any = _ROW, twice: Any = None, **packages: str) -> Case:
     release, _, tag = torch.partition("+")
     facts = {"release": release, "tag": tag, "version": torch, "kind": "rocm"}
-    return case(torch=facts, packages={"torch": torch, **packages}, has_torch=True, expected=row)
+    packages = {"torch": torch, **packages}
+    return case(torch=facts, packages=packages, has_torch=True, expected=row, twice=twice or {})
+
+
+_NAMES = ("torchvision", "torchaudio")
+_STANDARD = re.compile(r"(?:(?:rocm|cu|cpu|xpu)[\d.]*)?")
+
+
+def _by_hand(version: str) -> bool:
+    """Whether a version's tag is that of no index: `0.28.0a0+git123`, built by somebody."""
+    return _STANDARD.fullmatch(version.partition("+")[2]) is None
+
+
+def _doubt(case: Case) -> str:
+    packages = case.value("machine.packages")
+    for name in ("torch", *_NAMES):
+        here = any(one in packages for one in _NAMES)
+        if here and name in packages and _by_hand(packages[name]):
+            return f"{name} {packages[name]} was built by hand: for which torch, it does not tell"
+    return ""
 
 
 @check(
@@ -35,7 +55,9 @@ def _case(torch: str, row: Any = _ROW, **packages: str) -> Case:
         _case("2.13.0+rocm7.2", torchvision="0.27.0+rocm7.2"),
         _case("2.13.0+rocm7.2", torchvision="0.28.0+rocm6.4"),
         _case("2.13.0+rocm7.2", torchaudio="2.11.0+cpu"),
+        _case("2.13.0+rocm7.2", twice={"torch": ["2.10.0", "2.13.0+rocm7.2"]}),
     ),
+    doubt=_doubt,
 )
 def partners(case: Case) -> Iterator[Finding]:
     """Torchvision and torchaudio belong to the torch that is installed: release and build.
@@ -48,13 +70,23 @@ def partners(case: Case) -> Iterator[Finding]:
     packages: Mapping[str, str] = case.value("machine.packages")
     torch = case.value("machine.torch")
     row = case.known("machine.expected", {})
-    for name in ("torchvision", "torchaudio"):
+    for name, versions in case.known("machine.twice", {}).items():
+        if name in ("torch", *_NAMES):
+            yield Finding(
+                f"{name} is installed as {' and as '.join(versions)} in one folder",
+                (Evidence("versions", list(versions), source="dist-info"),),
+                claimed="one version of a package",
+                why="every use: an installation was cut off, and files of both may lie there",
+                fix=f"pip uninstall -y {name}, until none is left; then install it again",
+            )
+    for name in _NAMES:
         have = packages.get(name)
         if have is None:
             continue
         release, _, tag = have.partition("+")
         fix = f"pip install --force-reinstall torch=={torch['version']} {name}"
-        if tag != torch["tag"] and not (name == "torchaudio" and not tag):
+        known = not _by_hand(have) and not _by_hand(torch["version"])
+        if known and tag != torch["tag"] and not (name == "torchaudio" and not tag):
             yield Finding(
                 f"{name} {have} is of another build than torch {torch['version']}",
                 (Evidence(name, have, source="dist-info"),),

@@ -14,12 +14,16 @@ def _cpu(avx2: bool | None) -> Case:
     return case(cpu={"model": "a processor", "count": 8, "avx2": avx2, "avx512": False})
 
 
+_UNTOLD = "/proc/cpuinfo tells no flags of an x86 processor"
+
+
 @check(
     "MACH054",
     Severity.WARNING,
     needs=("machine.cpu",),
-    good=(_cpu(True), _cpu(None)),
+    good=(_cpu(True),),
     bad=(_cpu(False),),
+    doubt=lambda case: "" if case.value("machine.cpu")["avx2"] is not None else _UNTOLD,
 )
 def avx2(case: Case) -> Iterator[Finding]:
     """The processor has AVX2.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reefwatch.core.check import check
@@ -25,6 +25,21 @@ def _at(version: str, root: str = "/opt/rocm") -> dict[str, str]:
     return {"where": "system", "root": root, "version": version}
 
 
+def _copies(case: Case) -> list[Mapping[str, Any]]:
+    return [copy for copy in case.value("machine.rocm") if copy["where"] == "system"]
+
+
+def _doubt(case: Case) -> str:
+    rocm = str(case.value("machine.torch").get("rocm") or "")
+    copies = _copies(case)
+    if copies and not rocm:
+        return "torch does not tell of which ROCm it is"
+    if any(_minor(copy["version"]) == _minor(rocm) for copy in copies):
+        return ""
+    bare = [copy["root"] for copy in copies if not copy["version"]]
+    return f"the ROCm at {bare[0]} tells no version: it may be installed by halves" if bare else ""
+
+
 @check(
     "MACH061",
     Severity.WARNING,
@@ -32,6 +47,7 @@ def _at(version: str, root: str = "/opt/rocm") -> dict[str, str]:
     needs=("machine.rocm", "machine.torch"),
     good=(_case("6.4", _at("6.4.1")), _case("6.4"), _case("6.4", _at("6.2.0"), _at("6.4.4"))),
     bad=(_case("7.2", _at("6.2.0")),),
+    doubt=_doubt,
 )
 def system_rocm(case: Case) -> Iterator[Finding]:
     """A system ROCm, where there is one, is of the minor release of torch's.
@@ -43,8 +59,8 @@ def system_rocm(case: Case) -> Iterator[Finding]:
     Source: PyTorch, torch.utils.cpp_extension; ROCm/bitsandbytes issue 82.
     """
     rocm = str(case.value("machine.torch").get("rocm") or "")
-    copies = [copy for copy in case.value("machine.rocm") if copy["where"] == "system"]
-    if not rocm or not copies or any(_minor(c["version"]) == _minor(rocm) for c in copies):
+    copies = _copies(case)
+    if not rocm or not copies or any(_minor(c["version"]) in ("", _minor(rocm)) for c in copies):
         return
     have = ", ".join(f"{copy['version']} at {copy['root']}" for copy in copies[:3])
     yield Finding(

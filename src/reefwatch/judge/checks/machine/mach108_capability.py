@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reefwatch.core.check import check
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.machine_port import SCANNED, case, covers, findings
+from reefwatch.judge.machine_port import SCANNED, case, covers, doubt, findings
 
 
 @check(
@@ -18,6 +18,7 @@ from reefwatch.judge.machine_port import SCANNED, case, covers, findings
     good=(case("other", "x"),),
     bad=(case("capability", "get_device_capability"),),
     covers=covers,
+    doubt=doubt,
 )
 def capability(case: Case) -> Iterator[Finding]:
     """No decision rests on a CUDA compute capability.

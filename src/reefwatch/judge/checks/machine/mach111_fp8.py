@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reefwatch.core.check import check
 from reefwatch.core.finding import Finding, Severity
 from reefwatch.core.record import Case
-from reefwatch.judge.machine_port import SCANNED, case, covers, findings
+from reefwatch.judge.machine_port import SCANNED, case, covers, doubt, findings
 
 
 @check(
@@ -18,6 +18,7 @@ from reefwatch.judge.machine_port import SCANNED, case, covers, findings
     good=(case("other", "x"),),
     bad=(case("fp8", "float8_e4m3fn"),),
     covers=covers,
+    doubt=doubt,
 )
 def fp8(case: Case) -> Iterator[Finding]:
     """FP8 code asks the card for its encoding.

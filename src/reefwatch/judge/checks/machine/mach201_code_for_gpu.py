@@ -30,15 +30,12 @@ def _case(*rows: Event, gpus: tuple[str, ...] = ("gfx1100",)) -> Case:
 
 
 def _doubt(case: Case) -> str:
-    rows = [event.data for event in case.rows("codes.file")]
-    dark = [f"{row['path']}: {why}" for row in rows for why in row["unknown"]]
-    dark += [": ".join(map(str, one)) for one in case.value("codes.scan")["unread"] if one]
+    dark = carried.unread(case)
     for gpu in case.value("codes.gpus"):
         for row in carried.files(case):
             if carried.carries(row, gpu) is None:
                 dark.append(f"{row['path']}: whether its code loads depends on xnack or sramecc")
-    more = f" (and {len(dark) - 1} more)" if len(dark) > 1 else ""
-    return dark[0] + more if dark else ""
+    return carried.first(dark)
 
 
 @check(

@@ -14,7 +14,11 @@ from reefwatch.judge import carried
 
 def _case(*rows: tuple[str, str, str]) -> Case:
     events = [
-        Event("codes.file", {"path": path, "package": package, "targets": {name: 1}}, id=path)
+        Event(
+            "codes.file",
+            {"path": path, "package": package, "targets": {name: 1}, "unknown": ()},
+            id=path,
+        )
         for path, package, name in rows
     ]
     scan = {"root": "w", "kind": "wheel", "looked": 2, "with_code": len(rows), "unread": []}
@@ -31,6 +35,7 @@ def _case(*rows: tuple[str, str, str]) -> Case:
         _case(("a.so", "p", "sm_80")),
         _case(("a.so", "p", "sm_80"), ("b.so", "q", "gfx1100")),
     ),
+    doubt=lambda case: carried.first(carried.unread(case)),
 )
 def code_for_vendor(case: Case) -> Iterator[Finding]:
     """No package carries code for NVIDIA GPUs alone.
