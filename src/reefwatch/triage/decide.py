@@ -64,6 +64,8 @@ def decide(
             out.append((one, why))
     found = _plainer(_explained(found))
     errors = _exceptions(scans, found, timed)
+    if any(one.role > Role.WARNING and one.family.id not in _LAST for one in found + errors):
+        found = [one for one in found if one.family.id not in _LAST]
     chosen = _choose(found + errors, scans)
     told = Diagnosis() if chosen is None else _diagnosis(_placed_in(chosen, scans), names)
     if chosen is not None and chosen.role is Role.HINT:  # does anything say that it failed?
@@ -232,6 +234,10 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
     if top is Role.REPORTER:  # one with a family says more than one without
         pool = [one for one in pool if one.family.known] or pool
     return min(pool, key=lambda one: one.order)
+
+
+_LAST = ("words-level", "words-frames")
+"""They only tell that something failed: asked when nothing else does."""
 
 
 _MANY = 5

@@ -198,7 +198,7 @@ class Scanner:
                     if not known.mild:
                         form.clues.remove(pair)
                     continue
-                match = pair[1].pattern.search(said.body)
+                match = pair[1].pattern.search(said.text if pair[1].whole else said.body)
                 if match is None:
                     if not pair[1].reads_digits:
                         form.clues.remove(pair)

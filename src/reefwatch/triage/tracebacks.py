@@ -16,7 +16,7 @@ _RAISED = re.compile(
 )
 _LOOSE = re.compile(
     r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s|[\"'`*]{1,3}(?!.*[\"']\)?,?$))?(?P<kind>(?:[a-z_][\w]*\.)*"
-    r"(?!(?:hip|cuda|nccl|hsa)[A-Z])[A-Za-z]\w+(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault))"
+    r"(?!(?:hip|cuda|nccl|hsa)[A-Z])(?:[A-Za-z]\w+(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault)|Exception\b))"
     r":\s(?P<said>\S.*)$"
 )
 CAUSED = "The above exception was the direct cause of the following exception"
