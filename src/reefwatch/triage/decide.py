@@ -163,7 +163,7 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             streams.setdefault(raised.stream, []).append((raised, place))
         for said in streams.values():
             whole = [pair for pair in said if not pair[0].loose] or said
-            chain = [pair for pair in whole if pair[0].chain == whole[-1][0].chain]
+            chain = _deciding(whole, scan)
             raised, place = _root(chain)
             if (place.file, place.line) in told or any(
                 told.get((other.file, other.line), Role.END) > Role.END for _, other in chain
@@ -181,6 +181,49 @@ def _calm_after(scan: Scan, line: int) -> bool:
 
 _SOME = 2
 """Lines of a run going on that a bar drawn again does not make."""
+
+
+_Chain = Sequence[tuple[Raised, Sighting]]
+
+
+def _deciding(said: _Chain, scan: Scan) -> _Chain:
+    """Of the chains of a stream the last one; what it only passes on or follows from comes before.
+
+    A launcher prints its own traceback after those of its processes, a parent after that of its
+    child, and a child that lost its parent after the parent's; without prefixes all in one stream.
+    """
+    chains: dict[int, list[tuple[Raised, Sighting]]] = {}
+    for pair in said:
+        chains.setdefault(pair[0].chain, []).append(pair)
+    groups = list(chains.values())
+    told = [group for group in groups if not _follows(_root(group)[0])]
+    if not told:
+        return groups[-1]
+    last = told[-1]
+    if _is_child(_root(last)[0]):
+        return last
+    at, line = len(told) - 1, _root(last)[1].line
+    while at and _is_child(_root(told[at - 1])[0]):
+        if any(_root(told[at - 1])[1].line < number < line for number in scan.going):
+            break
+        at -= 1
+    return told[at]
+
+
+def _follows(raised: Raised) -> bool:
+    """True for an exception that follows from another one: a launcher's, a child's, in `__del__`."""
+    if raised.ignored or _WRAPPERS.search(raised.kind) is not None:
+        return True
+    return _is_child(raised) and _ORPHAN.search(raised.kind) is not None
+
+
+_ORPHAN = re.compile(r"(?:EOFError|BrokenPipeError|Connection\w*Error|KeyboardInterrupt)$")
+"""What a process meets whose parent is gone."""
+
+
+def _is_child(raised: Raised) -> bool:
+    """True for the traceback of a process of `multiprocessing`."""
+    return bool(raised.frames) and raised.frames[0][2] == "_bootstrap"
 
 
 def _root(chain: Sequence[tuple[Raised, Sighting]]) -> tuple[Raised, Sighting]:
