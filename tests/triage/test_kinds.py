@@ -221,6 +221,11 @@ KINDS = {
         + TRACE + "AttributeError: 'E' object has no attribute 'o'\n",
         ("python", None, 4),
     ),
+    "the fault handler of the runtime": (
+        "   #2 0x7f2 abort (libc.so.6 + 0x2557a)\n   #3 0x7f3 "
+        "_ZN4rocr4core7Runtime14VMFaultHandlerElPv (libhsa-runtime64.so + 0x8d33f)\n",
+        ("primitive", None, 2),
+    ),
     "the kernel's own fault": (
         "[ 9.1] RIP: 0010:amdgpu_vm_update+0x12/0x40 [amdgpu]\n",
         ("primitive", None, 1),
@@ -272,7 +277,7 @@ def test_what_looks_bad_and_is_not(told, name):
 def test_labels_of_logs_that_are_not_kept():
     known = {one.id for one in families() if one.known}
     seen: set[str] = set()
-    for file in ("fourth.toml", "fifth.toml", "sixth.toml", "seventh.toml", "eighth.toml"):
+    for file in ("fourth.toml", "fifth.toml", "sixth.toml", "seventh.toml", "eighth.toml", "ninth.toml", "tenth.toml"):
         table = tomllib.loads((LABELS / file).read_text())
         first, logs = table["first_reading"], table["log"]
         failed = [log for log in logs if log["layer"]]
