@@ -277,7 +277,15 @@ def test_what_looks_bad_and_is_not(told, name):
 def test_labels_of_logs_that_are_not_kept():
     known = {one.id for one in families() if one.known}
     seen: set[str] = set()
-    for file in ("fourth.toml", "fifth.toml", "sixth.toml", "seventh.toml", "eighth.toml", "ninth.toml", "tenth.toml"):
+    for file in (
+        "fourth.toml",
+        "fifth.toml",
+        "sixth.toml",
+        "seventh.toml",
+        "eighth.toml",
+        "ninth.toml",
+        "tenth.toml",
+    ):
         table = tomllib.loads((LABELS / file).read_text())
         first, logs = table["first_reading"], table["log"]
         failed = [log for log in logs if log["layer"]]

@@ -70,7 +70,9 @@ def test_an_archive_that_swells_is_bounded(tmp_path, monkeypatch):
 
     monkeypatch.setattr(triage, "_MOST", 1 << 20)
     packed = tmp_path / "swells.gz"
-    packed.write_bytes(gzip.compress(b"RuntimeError: HIP out of memory. Tried\n" + b"a" * (1 << 23)))
+    packed.write_bytes(
+        gzip.compress(b"RuntimeError: HIP out of memory. Tried\n" + b"a" * (1 << 23))
+    )
     answer = triage.triage([packed])
     assert answer.diagnosis.family == "hip-oom"
     assert "over 100 times its size: it was read up to there" in answer.remarks[0]

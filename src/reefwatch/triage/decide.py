@@ -211,7 +211,7 @@ def _deciding(said: _Chain, scan: Scan) -> _Chain:
 
 
 def _follows(raised: Raised) -> bool:
-    """True for an exception that follows from another one: a launcher's, a child's, in `__del__`."""
+    """True for what follows from another exception: a launcher's, a child's, one in `__del__`."""
     if raised.ignored or _WRAPPERS.search(raised.kind) is not None:
         return True
     return _is_child(raised) and _ORPHAN.search(raised.kind) is not None

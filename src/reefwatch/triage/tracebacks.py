@@ -15,8 +15,9 @@ _RAISED = re.compile(
     r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:(?:\s(?P<said>.*)|$))?$"
 )
 _LOOSE = re.compile(
-    r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s|[\"'`*]{1,3}(?!.*[\"']\)?,?$))?(?P<kind>(?:[a-z_][\w]*\.)*"
-    r"(?!(?:hip|cuda|nccl|hsa)[A-Z])(?:[A-Za-z]\w+(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault)|Exception\b))"
+    r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s|[\"'`*]{1,3}(?!.*[\"']\)?,?$))?"
+    r"(?P<kind>(?:[a-z_][\w]*\.)*(?!(?:hip|cuda|nccl|hsa)[A-Z])(?:[A-Za-z]\w+"
+    r"(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault)|Exception\b))"
     r":\s(?P<said>\S.*)$"
 )
 CAUSED = "The above exception was the direct cause of the following exception"
