@@ -190,8 +190,8 @@ def bars(of: Mapping[str, int]) -> tuple[tuple[str, bool], ...]:
     )
 
 
-MISSED = """What was not met there is not counted again: it was mended, and the bars are asked of the
-sets that came after it. All sets together, each at its first reading: layer {} of {} ({:.1%}).
+MISSED = """What was not met there is not counted again: it was mended, and the bars are asked of
+the sets that came after it. All sets together, each at its first reading: layer {} of {} ({:.1%}).
 """
 
 

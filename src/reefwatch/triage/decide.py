@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reefwatch.triage import roots
 from reefwatch.triage.diagnosis import Diagnosis
 from reefwatch.triage.family import Family, Match, Role
 from reefwatch.triage.machine import ruled_out
@@ -163,8 +164,8 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             streams.setdefault(raised.stream, []).append((raised, place))
         for said in streams.values():
             whole = [pair for pair in said if not pair[0].loose] or said
-            chain = _deciding(whole, scan)
-            raised, place = _root(chain)
+            chain = roots.deciding(whole, scan.going)
+            raised, place = roots.root(chain)
             if (place.file, place.line) in told or any(
                 told.get((other.file, other.line), Role.END) > Role.END for _, other in chain
             ):
@@ -183,63 +184,6 @@ _SOME = 2
 """Lines of a run going on that a bar drawn again does not make."""
 
 
-_Chain = Sequence[tuple[Raised, Sighting]]
-
-
-def _deciding(said: _Chain, scan: Scan) -> _Chain:
-    """Of the chains of a stream the last one; what it only passes on or follows from comes before.
-
-    A launcher prints its own traceback after those of its processes, a parent after that of its
-    child, and a child that lost its parent after the parent's; without prefixes all in one stream.
-    """
-    chains: dict[int, list[tuple[Raised, Sighting]]] = {}
-    for pair in said:
-        chains.setdefault(pair[0].chain, []).append(pair)
-    groups = list(chains.values())
-    told = [group for group in groups if not _follows(_root(group)[0])]
-    if not told:
-        return groups[-1]
-    last = told[-1]
-    if _is_child(_root(last)[0]):
-        return last
-    at, line = len(told) - 1, _root(last)[1].line
-    while at and _is_child(_root(told[at - 1])[0]):
-        if any(_root(told[at - 1])[1].line < number < line for number in scan.going):
-            break
-        at -= 1
-    return told[at]
-
-
-def _follows(raised: Raised) -> bool:
-    """True for what follows from another exception: a launcher's, a child's, one in `__del__`."""
-    if raised.ignored or _WRAPPERS.search(raised.kind) is not None:
-        return True
-    return _is_child(raised) and _ORPHAN.search(raised.kind) is not None
-
-
-_ORPHAN = re.compile(r"(?:EOFError|BrokenPipeError|Connection\w*Error|KeyboardInterrupt)$")
-"""What a process meets whose parent is gone."""
-
-
-def _is_child(raised: Raised) -> bool:
-    """True for the traceback of a process of `multiprocessing`."""
-    return bool(raised.frames) and raised.frames[0][2] == "_bootstrap"
-
-
-def _root(chain: Sequence[tuple[Raised, Sighting]]) -> tuple[Raised, Sighting]:
-    """The exception that the others were raised from; with `during handling`, the later one."""
-    at = len(chain) - 1
-    while at > 0 and (chain[at][0].caused or _WRAPPERS.search(chain[at][0].kind)):
-        at -= 1
-    return chain[at]
-
-
-_WRAPPERS = re.compile(
-    r"(?:ChildFailedError|ProcessRaisedException|ProcessExitedException|BackendCompilerFailed|InductorError"
-    r"|RayTaskError|RayActorError|ActorDiedError|WorkerCrashedError|EngineDeadError|BrokenProcessPool"
-    r"|CalledProcessError|DistBackendError|DistStoreError|SystemExit|KeyboardInterrupt|SubprocessError"
-    r"|SignalException|ExceptionGroup)"
-)
 _PYTHON = Family(
     "python-exception", "an exception in Python code", "python", "", "", "", {}, (), False
 )
@@ -248,7 +192,7 @@ _PYTHON = Family(
 def _match_of(raised: Raised, quiet: bool) -> Match:
     if not raised.kind:  # the log ends before the exception
         return Match((), Role.END, 0.4, "")
-    role = Role.END if _WRAPPERS.search(raised.kind) else Role.ERROR
+    role = Role.END if roots.WRAPPERS.search(raised.kind) else Role.ERROR
     if quiet or raised.kind.endswith("Warning"):
         role = Role.WARNING
     return Match((), role, 0.55 if raised.loose else 0.75, "")
