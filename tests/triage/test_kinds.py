@@ -221,6 +221,23 @@ KINDS = {
         + TRACE + "AttributeError: 'E' object has no attribute 'o'\n",
         ("python", None, 4),
     ),
+    "a stack of the kernel": (
+        "[    3.008272]  amdgpu_ttm_fini+0x78/0x130 [amdgpu]\n", ("primitive", None, 1)
+    ),
+    "a journal in a frame": (
+        "\u2502Feb 17 18:01:24 box kernel: [   15.1] [drm:uvd_v4_2_start [amdgpu]] *ERROR* UVD not "
+        "responding, giving up!!!\n",
+        ("primitive", None, 1),
+    ),
+    "a container without its driver": (
+        "ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.  GPU functionality "
+        "will not be available.\n   [[ System not yet initialized (error 802) ]]\n",
+        ("primitive", None, 1),
+    ),
+    "a traceback cut at its head": (
+        "loading\n[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/scratch/pro",
+        ("python", None, 2),
+    ),
     "the fault handler of the runtime": (
         "   #2 0x7f2 abort (libc.so.6 + 0x2557a)\n   #3 0x7f3 "
         "_ZN4rocr4core7Runtime14VMFaultHandlerElPv (libhsa-runtime64.so + 0x8d33f)\n",
@@ -258,6 +275,11 @@ CALM = {
     "an error, and a long way from there": "RuntimeError: HIP out of memory. Tried to allocate 2 GiB\n"
     + "".join(f"step {n} loss 0.{n}\n" for n in range(40)),
     "a heading": "## HIP error: invalid device function\n",
+    "calls that HIP tells": "  hip-copy pid:187 tid:3:Copy engine(dev:1) cannot see both host and "
+    "device pointers - forcing copy\n:3:hip_graph.cpp :866 : 88 us: hipGetLastError ( ) failed before\n",
+    "a cut traceback that Python went on after": "epoch 1 loss 0.5 Exception ignored in: <function "
+    'L.__del__ at 0x7f>\nTraceback (most recent call last):\n  File "/v/torch/utils/d',
+    "a warning of a library": "UserWarning: hipBLASLt: the cache cannot be written\n",
     "a bus that mends itself": "pcieport 0000:00:03.0: AER: Corrected error received: 0000:00:03.0\n"
     "pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer\n",
     "NumPy's warning": "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.1.0\n"
@@ -285,6 +307,7 @@ def test_labels_of_logs_that_are_not_kept():
         "eighth.toml",
         "ninth.toml",
         "tenth.toml",
+        "eleventh.toml",
     ):
         table = tomllib.loads((LABELS / file).read_text())
         first, logs = table["first_reading"], table["log"]

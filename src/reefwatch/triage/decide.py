@@ -120,6 +120,8 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                     match = replace(match, role=Role.HINT)
                     if not one.known:
                         match = replace(match, sure=min(match.sure, _MILD))
+                elif one.id.startswith("words-") and all(where[name].mild for name in told):
+                    match = replace(match, role=Role.WARNING)
                 found.append(Candidate(one, match, where[match.root], lowered=mild))
                 break  # the first match that holds is the family's best
     return found
@@ -191,7 +193,7 @@ _PYTHON = Family(
 
 def _match_of(raised: Raised, quiet: bool) -> Match:
     if not raised.kind:  # the log ends before the exception
-        return Match((), Role.END, 0.4, "")
+        return Match((), Role.WARNING if raised.ignored else Role.END, 0.4, "")
     role = Role.END if roots.WRAPPERS.search(raised.kind) else Role.ERROR
     if quiet or raised.kind.endswith("Warning"):
         role = Role.WARNING

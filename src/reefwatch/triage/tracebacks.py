@@ -109,11 +109,11 @@ class Tracebacks:
     def cut(self) -> Iterator[Raised]:
         """What the log ends in: tracebacks of which the exception is not there."""
         for stream, talk in self._talks.items():
-            if talk.open is None or not talk.open.frames:
+            if talk.open is None or not (talk.open.frames or talk.open.headed):
                 continue
             if talk.open.headed or not talk.open.foreign:
-                frames = tuple(talk.open.frames)
-                yield Raised("", "", stream, talk.open.last, talk.chain, talk.order, False, frames)
+                made = Raised("", "", stream, talk.open.last, talk.chain, talk.order, False)
+                yield replace(made, frames=tuple(talk.open.frames), ignored=talk.ignored)
 
     def quotes(self, body: str, stream: str) -> bool:
         """True for a line of source that an open traceback shows; asked before `told`."""
@@ -160,7 +160,8 @@ class Tracebacks:
         if head is None:
             talk.open = _Open(-1, headed=False)
         else:
-            talk.open = _Open(len(head["margin"]) if not head["said"] else 0, more=min(more, 64))
+            margin = len(head["margin"]) if not head["said"] else 0
+            talk.open = _Open(margin, more=min(more, 64), last=number)
 
     def _within(self, talk: _Talk, body: str, stream: str, number: int) -> Raised | None:
         assert talk.open is not None
