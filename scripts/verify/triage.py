@@ -150,7 +150,7 @@ def table(title: str, rows: Iterable[tuple[str, bool]], missed: Sequence[str]) -
 SETS = ("first.toml", "second.toml", "third.toml")
 LABELS = ("fourth.toml", "fifth.toml", "sixth.toml")
 """Sets of which only labels and addresses are kept."""
-LATER = ("seventh.toml", "eighth.toml", "ninth.toml", "tenth.toml", "eleventh.toml")
+LATER = tuple(f"{n}.toml" for n in ("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"))
 """Later ones, drawn wider: CUDA as well as ROCm, builds, containers, launchers, parts of posts."""
 
 
@@ -236,7 +236,7 @@ def parts() -> dict[str, Any]:
         count = sum(pooled(LABELS)[key] for key in ("logs", "healthy"))
         again = first_readings(f"{count} more logs", LABELS)
         each = [first_readings(f"The {Path(file).stem} set", (file,))[0] for file in LATER]
-        later = first_readings("The later sets, all five", LATER)
+        later = first_readings("The later sets together", LATER)
         ever = pooled((*SETS, *LABELS, *LATER), ("layer", "logs"))
         told = EVER.format(ever["layer"], ever["logs"], share(ever["layer"], ever["logs"]))
         text = "\n".join((unseen[0], again[0], *each, later[0], told))

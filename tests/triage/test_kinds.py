@@ -308,6 +308,7 @@ def test_labels_of_logs_that_are_not_kept():
         "ninth.toml",
         "tenth.toml",
         "eleventh.toml",
+        "twelfth.toml",
     ):
         table = tomllib.loads((LABELS / file).read_text())
         first, logs = table["first_reading"], table["log"]
