@@ -124,7 +124,7 @@ def healthy() -> tuple[int, list[str]]:
 
 
 def row(what: str, part: int, of: int, bar: float, at_most: bool = False) -> tuple[str, bool]:
-    value = part / of if at_most and of else share(part, of)
+    value = (part / of if of else 0.0) if at_most else share(part, of)
     met = value <= bar if at_most else value >= bar
     sign, said = "<=" if at_most else ">=", "met" if met else "NOT met"
     return (
@@ -150,6 +150,8 @@ def table(title: str, rows: Iterable[tuple[str, bool]], missed: Sequence[str]) -
 SETS = ("first.toml", "second.toml", "third.toml")
 LABELS = ("fourth.toml", "fifth.toml", "sixth.toml")
 """Sets of which only labels and addresses are kept."""
+LATER = tuple(f"{n}.toml" for n in ("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"))
+"""Later ones, drawn wider: CUDA as well as ROCm, builds, containers, launchers, parts of posts."""
 
 
 def reading(file: str) -> dict[str, int]:
@@ -161,7 +163,7 @@ def of_folder(folder: Path) -> tuple[str, bool]:
     """The labelled logs whose text lies in a folder as `<id>.log`, read now."""
     known = families()
     scanner, tally, calm, claimed = Scanner(known), Tally(), 0, []
-    for file in LABELS:
+    for file in (*LABELS, *LATER):
         for log in tomllib.loads((OTHERS / file).read_text())["log"]:
             path = folder / f"{log['id']}.log"
             if not path.is_file():
@@ -184,6 +186,24 @@ def bars(of: Mapping[str, int]) -> tuple[tuple[str, bool], ...]:
         row("known family named", of["named"], of["known"], 0.75),
         row("confidently wrong family", of["wrong"], of["logs"], 0.05, at_most=True),
     )
+
+
+EVER = """All sets together, each at its first reading: layer {} of {} ({:.1%}). Each was read after
+what the one before had shown was mended.
+"""
+
+
+def pooled(files: Sequence[str], keys: Sequence[str] = ()) -> dict[str, int]:
+    """The figures of some sets at their first reading, added up."""
+    sets = [reading(file) for file in files]
+    return {key: sum(one[key] for one in sets) for key in keys or sets[0]}
+
+
+def first_readings(title: str, files: Sequence[str]) -> tuple[str, bool]:
+    """The table of some sets at their first reading, as noted then, with the healthy runs."""
+    of = pooled(files)
+    calm = row("a failure claimed", of["claimed"], of["healthy"], 0.0, at_most=True)
+    return table(f"{title}, at their first reading (as noted then)", (*bars(of), calm), [])
 
 
 def parts() -> dict[str, Any]:
@@ -209,21 +229,18 @@ def parts() -> dict[str, Any]:
         return f"{text}\n{said}", met
 
     def of_others() -> tuple[str, bool]:
-        sets = [reading(file) for file in SETS]
-        first = {key: sum(one[key] for one in sets) for key in sets[0]}
+        first = pooled(SETS)
         unseen = table(
             "Logs of other people, at their first reading (as noted then)", bars(first), []
         )
-        newer = [reading(file) for file in LABELS]
-        later = {key: sum(one[key] for one in newer) for key in newer[0]}
-        calm = row("a failure claimed", later["claimed"], later["healthy"], 0.0, at_most=True)
-        again = table(
-            f"{later['logs'] + later['healthy']} more logs, at their first reading (as noted then, "
-            "2026-11-30)",
-            (*bars(later), calm),
-            [],
-        )
-        unseen = (f"{unseen[0]}\n{again[0]}", unseen[1] and again[1])
+        count = sum(pooled(LABELS)[key] for key in ("logs", "healthy"))
+        again = first_readings(f"{count} more logs", LABELS)
+        each = [first_readings(f"The {Path(file).stem} set", (file,))[0] for file in LATER]
+        later = first_readings("The later sets together", LATER)
+        ever = pooled((*SETS, *LABELS, *LATER), ("layer", "logs"))
+        told = EVER.format(ever["layer"], ever["logs"], share(ever["layer"], ever["logs"]))
+        text = "\n".join((unseen[0], again[0], *each, later[0], told))
+        unseen = (text, unseen[1] and again[1] and later[1])
         read_now = [others(file) for file in SETS]
         now = {key: sum(getattr(one, key) for one in read_now) for key in first}
         missed = [name for one in read_now for name in one.missed]

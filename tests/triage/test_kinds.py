@@ -18,6 +18,11 @@ else:
 
 LABELS = Path(__file__).parents[1] / "data" / "triage"
 TRACE = 'Traceback (most recent call last):\n  File "fit.py", line 9, in step\n    x = y\n'
+CHILD = (
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/multiprocessing/process.py", line 314, in _bootstrap\n'
+    '    self.run()\n  File "work.py", line 3, in work\n    x = y\n'
+)
 
 KINDS = {
     "a compiler's back end gives up": (
@@ -128,6 +133,116 @@ KINDS = {
         "OSError: [WinError 127] The specified procedure could not be found\n",
         ("python", None, 1),
     ),
+    "Triton's launcher does not build": (
+        "/tmp/tmpab12/main.c:4:10: fatal error: Python.h: No such file or directory\n",
+        ("cpp_hip", None, 1),
+    ),
+    "the compiler that Triton called": (
+        TRACE + "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmpx1/hip_utils.c', "
+        "'-O3', '-shared']' returned non-zero exit status 1.\n",
+        ("cpp_hip", None, 4),
+    ),
+    "sizes alone": (
+        "> \tsize mismatch for head.bias: copying a param with shape torch.Size([80]) from checkpoint\n",
+        ("python", None, 1),
+    ),
+    "libstdc++ too old for torch": (
+        "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by "
+        "/v/torch/lib/libtorch_python.so)\n",
+        ("cpp_hip", None, 1),
+    ),
+    "libstdc++ too old for a package": (
+        "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by "
+        "/v/_tok.cpython-312-x86_64-linux-gnu.so)\n",
+        ("python", None, 1),
+    ),
+    "NumPy's API": (
+        "RuntimeError: module compiled against API version 0xb but this version of numpy is 0xa\n"
+        + TRACE + "ImportError: numpy.core.multiarray failed to import\n",
+        ("python", None, 1),
+    ),
+    "a gradient that is none": (
+        "\"RuntimeError: Function 'PowBackward0' returned nan values in its 0th output\"\n",
+        ("python", None, 1),
+    ),
+    "a card that another one holds": (
+        "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n",
+        ("primitive", None, 1),
+    ),
+    "quotes of a word processor": (
+        "ERROR 10-15 08:32:29 [core.py:7] Traceback (most recent call last):\n"
+        "ERROR 10-15 08:32:29 [core.py:7] File \u201c/v/vllm/core.py\u201d, line 7, in run\n",
+        ("python", None, 2),
+    ),
+    "rich without its exception": (
+        "\u2502 \u2771  144 \u2502   x = self.attn1(     \u2502\n", ("python", None, 1)
+    ),
+    "IPython without its exception": (
+        "   1211 if not self.ok:\n-> 1212     raise Fault(\n", ("python", None, 2)
+    ),
+    "a plain Exception": ("Exception: please convert all of them first\n", ("python", None, 1)),
+    "a level without a colon": (
+        "14:54:25-443784 ERROR    Install: pip: install --upgrade torch\n", ("python", None, 1)
+    ),
+    "a worker that was killed": (
+        "RuntimeError: DataLoader worker (pid 22) is killed by signal: Killed.\n",
+        ("primitive", None, 1),
+    ),
+    "an assertion of torch in short": (
+        TRACE + "RuntimeError: r ASSERT FAILED at /pytorch/aten/src/ATen/core/jit_type.h:142, please "
+        "report a bug to PyTorch. (expect at jit_type.h:142)\n",
+        ("cpp_hip", None, 4),
+    ),
+    "nvidia-smi without a card": (
+        "Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n"
+        "[  +0.1] pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer\n",
+        ("primitive", None, 1),
+    ),
+    "a launcher after the traceback of its process": (
+        TRACE + "ValueError: 32001 rows\n"
+        "E1130 23:58:55.007000 2417 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+        "(exitcode: 1) local_rank: 1 (pid: 2497) of binary: /v/bin/python\n"
+        'Traceback (most recent call last):\n  File "/v/torch/distributed/run.py", line 9, in main\n'
+        "    run(args)\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "====\nfit.py FAILED\n",
+        ("python", None, 4),
+    ),
+    "a parent after the traceback of its child": (
+        "Process SpawnProcess-2:\n" + CHILD + "KeyError: 'labels'\n" + TRACE
+        + "RuntimeError: a worker ended with [1]\n",
+        ("python", None, 7),
+    ),
+    "a child after the traceback of its parent": (
+        TRACE + "ValueError: too many values\nProcess SpawnProcess-2:\n" + CHILD + "EOFError\n",
+        ("python", None, 4),
+    ),
+    "what __del__ raised afterwards": (
+        TRACE + "ValueError: too many values\nException ignored in: <function E.__del__ at 0x7f>\n"
+        + TRACE + "AttributeError: 'E' object has no attribute 'o'\n",
+        ("python", None, 4),
+    ),
+    "a stack of the kernel": (
+        "[    3.008272]  amdgpu_ttm_fini+0x78/0x130 [amdgpu]\n", ("primitive", None, 1)
+    ),
+    "a journal in a frame": (
+        "\u2502Feb 17 18:01:24 box kernel: [   15.1] [drm:uvd_v4_2_start [amdgpu]] *ERROR* UVD not "
+        "responding, giving up!!!\n",
+        ("primitive", None, 1),
+    ),
+    "a container without its driver": (
+        "ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.  GPU functionality "
+        "will not be available.\n   [[ System not yet initialized (error 802) ]]\n",
+        ("primitive", None, 1),
+    ),
+    "a traceback cut at its head": (
+        "loading\n[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/scratch/pro",
+        ("python", None, 2),
+    ),
+    "the fault handler of the runtime": (
+        "   #2 0x7f2 abort (libc.so.6 + 0x2557a)\n   #3 0x7f3 "
+        "_ZN4rocr4core7Runtime14VMFaultHandlerElPv (libhsa-runtime64.so + 0x8d33f)\n",
+        ("primitive", None, 2),
+    ),
     "the kernel's own fault": (
         "[ 9.1] RIP: 0010:amdgpu_vm_update+0x12/0x40 [amdgpu]\n",
         ("primitive", None, 1),
@@ -160,6 +275,17 @@ CALM = {
     "an error, and a long way from there": "RuntimeError: HIP out of memory. Tried to allocate 2 GiB\n"
     + "".join(f"step {n} loss 0.{n}\n" for n in range(40)),
     "a heading": "## HIP error: invalid device function\n",
+    "calls that HIP tells": "  hip-copy pid:187 tid:3:Copy engine(dev:1) cannot see both host and "
+    "device pointers - forcing copy\n:3:hip_graph.cpp :866 : 88 us: hipGetLastError ( ) failed before\n",
+    "a cut traceback that Python went on after": "epoch 1 loss 0.5 Exception ignored in: <function "
+    'L.__del__ at 0x7f>\nTraceback (most recent call last):\n  File "/v/torch/utils/d',
+    "a warning of a library": "UserWarning: hipBLASLt: the cache cannot be written\n",
+    "a bus that mends itself": "pcieport 0000:00:03.0: AER: Corrected error received: 0000:00:03.0\n"
+    "pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer\n",
+    "NumPy's warning": "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.1.0\n"
+    "epoch 1 loss 0.5\nepoch 2 loss 0.4\n",
+    "a logged error it went on after": "2024-01-01 00:00:00 ERROR    upload failed\n"
+    + "".join(f"epoch {n} loss 0.{n}\n" for n in range(4)),
     "loading": "Loading checkpoint shards: 100%|####| 4/4 [00:00<00:00, 10.01it/s]\n",
 }  # fmt: skip
 
@@ -173,7 +299,17 @@ def test_what_looks_bad_and_is_not(told, name):
 def test_labels_of_logs_that_are_not_kept():
     known = {one.id for one in families() if one.known}
     seen: set[str] = set()
-    for file in ("fourth.toml", "fifth.toml", "sixth.toml"):
+    for file in (
+        "fourth.toml",
+        "fifth.toml",
+        "sixth.toml",
+        "seventh.toml",
+        "eighth.toml",
+        "ninth.toml",
+        "tenth.toml",
+        "eleventh.toml",
+        "twelfth.toml",
+    ):
         table = tomllib.loads((LABELS / file).read_text())
         first, logs = table["first_reading"], table["log"]
         failed = [log for log in logs if log["layer"]]

@@ -64,6 +64,23 @@ def test_a_packed_log_that_is_cut_short_is_read_as_far_as_it_goes(reefwatch, tmp
     assert "cut.gz: the archive is cut short" in reefwatch("triage", "cut.gz").stdout
 
 
+def test_an_archive_that_swells_is_bounded(tmp_path, monkeypatch):
+    from reefwatch.api import triage
+    from reefwatch.core.errors import ReefwatchError
+
+    monkeypatch.setattr(triage, "_MOST", 1 << 20)
+    packed = tmp_path / "swells.gz"
+    packed.write_bytes(
+        gzip.compress(b"RuntimeError: HIP out of memory. Tried\n" + b"a" * (1 << 23))
+    )
+    answer = triage.triage([packed])
+    assert answer.diagnosis.family == "hip-oom"
+    assert "over 100 times its size: it was read up to there" in answer.remarks[0]
+    with pytest.raises(ReefwatchError, match="unpack it first if it is a log"):
+        triage.redact([packed], tmp_path / "shared.log")
+    assert not (tmp_path / "shared.log").exists()
+
+
 def test_several_logs_are_the_ranks_of_one_run(reefwatch, tmp_path, log):
     (tmp_path / "rank1.log").write_text("[rank1]: KeyError: 'x'\n")
     told = json.loads(reefwatch("triage", "--json", "rank1.log", "run.log").stdout)

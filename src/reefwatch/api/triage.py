@@ -14,6 +14,8 @@ from reefwatch.core.errors import ReefwatchError, UsageError
 
 CHUNK = 1 << 20
 STDIN = "-"
+_MOST, _DENSE = 1 << 30, 100
+"""An archive of more unpacked bytes than this, and more than so many times its size, is no log."""
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "lzma"))
 
 
@@ -178,7 +180,7 @@ def _opened(
                 from importlib import import_module
 
                 with import_module(module).open(file) as unpacked:
-                    yield _unpacked(unpacked, path, [] if cut is None else cut)
+                    yield _unpacked(unpacked, path, os.path.getsize(path), cut)
                 return
         yield _chunks(file, b"" if file.seekable() else head)
 
@@ -191,15 +193,30 @@ def _chunks(file: IO[bytes], first: bytes = b"") -> Iterator[bytes]:
         yield chunk
 
 
-def _unpacked(file: IO[bytes], path: str, cut: list[str]) -> Iterator[bytes]:
-    """As `_chunks`, of an archive; one that is cut short as far as it goes. Raises OSError."""
+def _unpacked(
+    file: IO[bytes], path: str, packed: int, cut: list[str] | None = None
+) -> Iterator[bytes]:
+    """As `_chunks`, of an archive; one that is cut short as far as it goes. Raises OSError.
+
+    One that swells beyond what a log does is read up to there when `cut` takes that, else refused.
+    """
     import lzma
     import zlib
 
+    most, size = max(_MOST, _DENSE * packed), 0
+    remarks = [] if cut is None else cut
     try:
-        yield from _chunks(file)
+        for chunk in _chunks(file):
+            size += len(chunk)
+            if size > most:
+                told = f"it unpacks to more than {most >> 20} MiB, over {_DENSE} times its size"
+                if cut is None:
+                    raise OSError(f"{told}: unpack it first if it is a log")
+                cut.append(f"{path}: {told}: it was read up to there")
+                return
+            yield chunk
     except EOFError:
-        cut.append(f"{path}: the archive is cut short: it was read as far as it goes")
+        remarks.append(f"{path}: the archive is cut short: it was read as far as it goes")
     except (zlib.error, lzma.LZMAError) as error:
         raise OSError(f"a damaged archive: {error}") from None
 
@@ -285,6 +302,7 @@ class Shared:
         from reefwatch.triage.redact import Redactor
 
         self._known: dict[str, str] = {}
+        self._last = ("", "")
         self._scrubber = Scrubber.here()
         self._redactor = Redactor([self._scrubber.user], sorted(self._scrubber.hosts))
         for log in [os.fspath(log) for log in logs]:
@@ -302,7 +320,11 @@ class Shared:
             return self._redactor.line(text)
         known = self._known.get(text)
         if known is None:
+            if text == self._last[0]:  # one that is too long to be remembered, again
+                return self._last[1]
             known = self._scrubbed(self._redactor.line(text))
+            if not self._redactor.inside:
+                self._last = (text, known)
             if len(text) <= _SHORT and not self._redactor.inside:
                 if len(self._known) > _KNOWN:
                     self._known.clear()

@@ -9,6 +9,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 _COLON = re.compile("\uff1a ?")
+_QUOTES = str.maketrans("\u201c\u201d\u201e\u2018\u2019", '"""\'\'')
 
 _CLOCK = r"(?P<h>\d{2}):(?P<m>\d{2}):(?P<s>\d{2}(?:[.,]\d+)?)"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -84,6 +85,8 @@ def clean(line: str) -> Clean:
     text = plain(line)
     if "\uff1a" in text:  # a colon of CJK
         text = _COLON.sub(": ", text)
+    if "\u201c" in text:  # a word processor or a forum made them
+        text = text.translate(_QUOTES)
     body, stream, level, wall = text, "", "", None
     for _ in range(8):
         first = _ANY.match(body)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reefwatch.triage import roots
 from reefwatch.triage.diagnosis import Diagnosis
 from reefwatch.triage.family import Family, Match, Role
 from reefwatch.triage.machine import ruled_out
@@ -64,6 +65,8 @@ def decide(
             out.append((one, why))
     found = _plainer(_explained(found))
     errors = _exceptions(scans, found, timed)
+    if any(one.role > Role.WARNING and one.family.id not in _LAST for one in found + errors):
+        found = [one for one in found if one.family.id not in _LAST]
     chosen = _choose(found + errors, scans)
     told = Diagnosis() if chosen is None else _diagnosis(_placed_in(chosen, scans), names)
     if chosen is not None and chosen.role is Role.HINT:  # does anything say that it failed?
@@ -117,6 +120,8 @@ def _candidates(scans: Sequence[Scan], families: Sequence[Family], timed: bool) 
                     match = replace(match, role=Role.HINT)
                     if not one.known:
                         match = replace(match, sure=min(match.sure, _MILD))
+                elif one.id.startswith("words-") and all(where[name].mild for name in told):
+                    match = replace(match, role=Role.WARNING)
                 found.append(Candidate(one, match, where[match.root], lowered=mild))
                 break  # the first match that holds is the family's best
     return found
@@ -161,8 +166,8 @@ def _exceptions(scans: Sequence[Scan], found: Sequence[Candidate], timed: bool) 
             streams.setdefault(raised.stream, []).append((raised, place))
         for said in streams.values():
             whole = [pair for pair in said if not pair[0].loose] or said
-            chain = [pair for pair in whole if pair[0].chain == whole[-1][0].chain]
-            raised, place = _root(chain)
+            chain = roots.deciding(whole, scan.going)
+            raised, place = roots.root(chain)
             if (place.file, place.line) in told or any(
                 told.get((other.file, other.line), Role.END) > Role.END for _, other in chain
             ):
@@ -181,20 +186,6 @@ _SOME = 2
 """Lines of a run going on that a bar drawn again does not make."""
 
 
-def _root(chain: Sequence[tuple[Raised, Sighting]]) -> tuple[Raised, Sighting]:
-    """The exception that the others were raised from; with `during handling`, the later one."""
-    at = len(chain) - 1
-    while at > 0 and (chain[at][0].caused or _WRAPPERS.search(chain[at][0].kind)):
-        at -= 1
-    return chain[at]
-
-
-_WRAPPERS = re.compile(
-    r"(?:ChildFailedError|ProcessRaisedException|ProcessExitedException|BackendCompilerFailed|InductorError"
-    r"|RayTaskError|RayActorError|ActorDiedError|WorkerCrashedError|EngineDeadError|BrokenProcessPool"
-    r"|CalledProcessError|DistBackendError|DistStoreError|SystemExit|KeyboardInterrupt|SubprocessError"
-    r"|SignalException|ExceptionGroup)"
-)
 _PYTHON = Family(
     "python-exception", "an exception in Python code", "python", "", "", "", {}, (), False
 )
@@ -202,8 +193,8 @@ _PYTHON = Family(
 
 def _match_of(raised: Raised, quiet: bool) -> Match:
     if not raised.kind:  # the log ends before the exception
-        return Match((), Role.END, 0.4, "")
-    role = Role.END if _WRAPPERS.search(raised.kind) else Role.ERROR
+        return Match((), Role.WARNING if raised.ignored else Role.END, 0.4, "")
+    role = Role.END if roots.WRAPPERS.search(raised.kind) else Role.ERROR
     if quiet or raised.kind.endswith("Warning"):
         role = Role.WARNING
     return Match((), role, 0.55 if raised.loose else 0.75, "")
@@ -232,6 +223,10 @@ def _choose(found: Sequence[Candidate], scans: Sequence[Scan]) -> Candidate | No
     if top is Role.REPORTER:  # one with a family says more than one without
         pool = [one for one in pool if one.family.known] or pool
     return min(pool, key=lambda one: one.order)
+
+
+_LAST = ("words-level", "words-frames")
+"""They only tell that something failed: asked when nothing else does."""
 
 
 _MANY = 5

@@ -25,7 +25,7 @@ _SHORTEST = 3
 _KEYS = {
     "": "id title layer component kind severity cause fix commands doctor checks sources over only"
     " collect good near clue match failure",
-    "clue": "name pattern records source context quoted",
+    "clue": "name pattern records source context quoted whole",
     "match": "clues role sure root unless layer component chip",
     "only": "archs gpus vendor wsl",
     "failure": "id title family layer component kind archs versions raw signature log"
@@ -72,6 +72,8 @@ class Clue:
     """It only tells what kind of machine this is, and is no sign of a failure."""
     quoted: bool = False
     """It holds for source text that the log shows too; else a quoted message counts for nothing."""
+    whole: bool = False
+    """It is looked for in the whole line, with what loggers and launchers put before it."""
     reads_digits: bool = True
     """Whether it matches may hang on which digits a line holds, not only on where."""
 
@@ -231,6 +233,7 @@ def _clue(entry: Mapping[str, Any], refuse: Any, known: bool) -> Clue:
         source,
         context=bool(entry.get("context", False)),
         quoted=bool(entry.get("quoted", False)),
+        whole=bool(entry.get("whole", False)),
         reads_digits=_reads_digits(parser.parse(entry["pattern"])),
     )
 

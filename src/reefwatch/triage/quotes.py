@@ -30,7 +30,7 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 _STRING = re.compile(r"""\s{4,}["'].*["']\s*(?:[,)+\\%].*)?$|\s{4,}["'].*["']\.format\(""")
-_MARGIN = re.compile(r"\s*\d+\s\|\s|\s*[│┃]")
+_MARGIN = re.compile(r"\s*\d+\s\|\s|\s*[│┃](?!\s?(?:[A-Z][a-z]{2}\s+\d+ \d|\[\s*\d+\.\d))")
 """A compiler shows the line that it speaks of: `   36 | typedef ...`; rich has a frame around."""
 
 _DOC = re.compile(
@@ -41,7 +41,8 @@ _DOC = re.compile(
     | \byou\s(?:may|might|could|will|would|can)\s(?:see|get|hit|encounter)\b
     | \b(?:common|known|frequent|typical)\s(?:errors?|issues?|problems?|failures?)\b
     | \btroubleshooting\b | \b(?:errors?|messages?|warnings?)\s(?:like|such\sas|called|named)\b
-    | \b(?:fix(?:es|ed)?|workarounds?|works\saround|closes|resolves|resolved)\b(?!\sfailed)
+    | \b(?:fix(?:es|ed)?|workarounds?|works\saround|closes|resolves|resolved)\b
+      (?!\s(?:failed|this:))
     | \bto\s(?:avoid|prevent|fix|silence|suppress|reproduce)\b | \b(?:means|indicates)\sthat\b
     | \b(?:see|read)\s(?:the\s)?(?:docs?|documentation|FAQ|README|wiki|section)\b | \bFAQ\b
     | \bhelp= | \be\.g\. | \b(?:do|does|did|will|would)\snot\s(?:raise|throw|mean)\b

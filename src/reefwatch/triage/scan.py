@@ -198,7 +198,7 @@ class Scanner:
                     if not known.mild:
                         form.clues.remove(pair)
                     continue
-                match = pair[1].pattern.search(said.body)
+                match = pair[1].pattern.search(said.text if pair[1].whole else said.body)
                 if match is None:
                     if not pair[1].reads_digits:
                         form.clues.remove(pair)
@@ -209,7 +209,9 @@ class Scanner:
                 scan.seen[key] = Sighting(text, line.number, said.stream, when, file, mild=mild)
                 archs.update(dict.fromkeys(re.findall(r"gfx[0-9a-f]{3,4}\b", said.body)))
         for raised in traces.cut():
-            text = f'File "{raised.frames[-1][0]}", line {raised.frames[-1][1]}'
+            text = "Traceback (most recent call last):"
+            if raised.frames:
+                text = f'File "{raised.frames[-1][0]}", line {raised.frames[-1][1]}'
             place = Sighting(text, raised.line, raised.stream, clock.at(clean("")), file)
             _keep(scan.raised, (raised, place))
         scan.lines, scan.archs, scan.timed = max(stream.lines, 1), tuple(archs), clock.dated
@@ -242,6 +244,7 @@ class Scanner:
 _MILD = re.compile(
     r"\b(?:[A-Z]\w*)?Warning: |\bNCCL INFO\b|(?<!NCCL )\bWARN(?:ING)?\b|\bINFO\b|: W tensorflow"
     r"|\(HIP\): (?:Warning|Info)|^W tensorflow|level=(?:INFO|WARN|DEBUG)"
+    r"|\bhip-(?:api|copy|sync|event) pid:|^\s*:[345]:\w+\.cpp\s*:\d+"  # HIP tells its calls
 )
 
 

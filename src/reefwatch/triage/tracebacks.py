@@ -15,8 +15,9 @@ _RAISED = re.compile(
     r"(?P<kind>[A-Za-z_][\w.]*(?:\.<locals>\.\w+)?(?:\([A-Za-z_]\w*\))?)(?:\s?\[[^\]]*\])?(?P<sign>:(?:\s(?P<said>.*)|$))?$"
 )
 _LOOSE = re.compile(
-    r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s)?(?P<kind>(?:[a-z_][\w]*\.)*"
-    r"(?!(?:hip|cuda|nccl|hsa)[A-Z])[A-Za-z]\w+(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault))"
+    r"(?:(?:FAILED|ERROR)\s\S+ - |E\s{2,}|\S.{0,60}[:|]\s|[\"'`*]{1,3}(?!.*[\"']\)?,?$))?"
+    r"(?P<kind>(?:[a-z_][\w]*\.)*(?!(?:hip|cuda|nccl|hsa)[A-Z])(?:[A-Za-z]\w+"
+    r"(?:Error|Exception|Failed|Interrupt|Resources|Timeout|Fault)|Exception\b))"
     r":\s(?P<said>\S.*)$"
 )
 CAUSED = "The above exception was the direct cause of the following exception"
@@ -108,11 +109,11 @@ class Tracebacks:
     def cut(self) -> Iterator[Raised]:
         """What the log ends in: tracebacks of which the exception is not there."""
         for stream, talk in self._talks.items():
-            if talk.open is None or not talk.open.frames:
+            if talk.open is None or not (talk.open.frames or talk.open.headed):
                 continue
             if talk.open.headed or not talk.open.foreign:
-                frames = tuple(talk.open.frames)
-                yield Raised("", "", stream, talk.open.last, talk.chain, talk.order, False, frames)
+                made = Raised("", "", stream, talk.open.last, talk.chain, talk.order, False)
+                yield replace(made, frames=tuple(talk.open.frames), ignored=talk.ignored)
 
     def quotes(self, body: str, stream: str) -> bool:
         """True for a line of source that an open traceback shows; asked before `told`."""
@@ -159,7 +160,8 @@ class Tracebacks:
         if head is None:
             talk.open = _Open(-1, headed=False)
         else:
-            talk.open = _Open(len(head["margin"]) if not head["said"] else 0, more=min(more, 64))
+            margin = len(head["margin"]) if not head["said"] else 0
+            talk.open = _Open(margin, more=min(more, 64), last=number)
 
     def _within(self, talk: _Talk, body: str, stream: str, number: int) -> Raised | None:
         assert talk.open is not None
