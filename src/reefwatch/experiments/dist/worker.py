@@ -19,6 +19,7 @@ from typing import Any
 
 from reefwatch.experiments.dist import control
 from reefwatch.experiments.dist.steps import Bench, Row, Step
+from reefwatch.gather.dist import group
 
 _PR_SET_PDEATHSIG = 1
 
@@ -82,13 +83,7 @@ def place(frames: list[tuple[str, int, str]]) -> str:
 
 def flight() -> int:
     """Collectives that were issued, by the flight recorder; 0 when it tells nothing."""
-    try:
-        from torch._C import _distributed_c10d
-
-        c10d: Any = _distributed_c10d
-        return len(json.loads(c10d._dump_fr_trace_json()).get("entries", ()))
-    except Exception:  # no flight recorder in this torch, or it is off
-        return 0
+    return len(group.recorded())
 
 
 def main(plan: dict[str, Any], out: int, asked: int) -> int:
