@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from reefwatch.experiments.dist import matrix, more, training, wrapped
+from reefwatch.experiments.dist import afterwards, matrix, more, training, wrapped
 from reefwatch.experiments.dist.steps import Bench, Row
 
 FORMS = (
@@ -310,6 +310,7 @@ def clean(bench: Bench, number: int, drawn: random.Random) -> Row:
             row = step.run(bench)
         except Exception as error:
             row = {"state": "unsupported", "detail": str(error)}
+            afterwards.left(bench, f"clean/{number}/{k}", ())
         states = bench.tell_all(f"clean/{number}/{k}", row["state"])
         if "wrong" in states:
             alarms.append(f"{step.phase} {step.name}: {row.get('detail', '')}")

@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -95,6 +96,8 @@ def train(fault: str, kind: str, accumulate: int) -> None:
                 net[0].weight.mul_(1 + 1e-6)
         if rank == 0:
             print(step, loss.item().hex(), flush=True)
+    if fault == "fewer-batches" and rank == world - 1:
+        time.sleep(float(os.environ.get("NAP", "8")))  # it saves a checkpoint, say
     told: list[str] = [""] * world
     dist.all_gather_object(told, digest(module))
     if rank == 0:
@@ -116,8 +119,6 @@ def mismatch(fault: str) -> None:
     train("clean", "ddp", 1)
     t = torch.ones(8, device=KIND)
     if fault == "never-comes" and rank == 1:
-        import time
-
         time.sleep(float(os.environ.get("NAP", "8")))
         raise SystemExit(0)
     if fault == "order" and rank:
