@@ -42,6 +42,8 @@ class Replicas(Instrument):
         self._buffers: dict[str, weakref.ref[Any]] = {}
         self._known = -1
         self._wrapper = ""
+        self._group: list[int] = []
+        """Ranks that the wrapper keeps alike; empty where there is none."""
         self._broadcasts: bool | None = None
         self._sharded = self._looks = 0
         self._loss: Any = None
@@ -119,6 +121,9 @@ class Replicas(Instrument):
         modules.learn(params)
         self._tensors, self._sharded = {}, 0
         self._wrapped()
+        if self._wrapper == "FSDP2":
+            with aside(torch):
+                self._group = sorted({rank for param in params for rank in _mesh(param)})
         for number, param in enumerate(params):
             name = modules.name(param).removeprefix("module.") or f"parameter {number}"
             where = self._where(param)
@@ -142,11 +147,20 @@ class Replicas(Instrument):
             kind = type(thing).__name__
             if kind == "DistributedDataParallel":
                 self._wrapper, self._broadcasts = "DDP", bool(thing.broadcast_buffers)
+                self._group = self._members(thing)
                 return
             if kind == "FullyShardedDataParallel":
-                self._wrapper = "FSDP1"
+                self._wrapper, self._group = "FSDP1", self._members(thing)
             elif kind.startswith("FSDP") and not self._wrapper:
                 self._wrapper = "FSDP2"
+
+    def _members(self, wrapper: Any) -> list[int]:
+        """The ranks of a wrapper's process group; with HSDP of FSDP1 those of its shards."""
+        of = getattr(wrapper, "process_group", None)
+        try:
+            return sorted(self._dist.get_process_group_ranks(of))
+        except Exception:  # the group is gone, or another library's
+            return []
 
     def _where(self, param: Any) -> str:
         """Which part of the parameter lies here: "" for the whole, else words that tell it."""
@@ -166,6 +180,7 @@ class Replicas(Instrument):
             return
         value: dict[str, Any] = {
             "wrapper": self._wrapper,
+            "group": self._group,
             "looks": self._looks,
             "steps": self._step,
             "tensors": len(self._tensors),
@@ -180,3 +195,9 @@ class Replicas(Instrument):
 
     def release(self) -> None:
         self._loss = None
+
+
+def _mesh(param: Any) -> list[int]:
+    """The ranks over which a DTensor lies."""
+    mesh = getattr(param, "device_mesh", None)
+    return [] if mesh is None else [int(rank) for rank in mesh.mesh.flatten().tolist()]
