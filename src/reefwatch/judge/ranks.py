@@ -41,7 +41,8 @@ def _facts(records: Sequence[Record]) -> Mapping[str, Fact]:
     facts: dict[str, Fact] = {}
     if not here and not hangs:
         why = next((_why(r) for r in records if "ranks.watched" in r.facts), "")
-        return {"ranks.several": _false("ranks.several", why or "no process group was seen")}
+        none = _false("ranks.several", why or "no process group was seen")
+        return {"ranks.several": none, "ranks.apart": _apart(records)}
     facts["ranks.several"] = Evidence("ranks.several", True, source=_SOURCE)
     looks = {r.rank: _looks(r) for r in records if r.rank in here}
     facts.update(_partners(looks, here))
@@ -87,11 +88,33 @@ def _compared(looks: Mapping[int, Looks], about: Mapping[str, Any]) -> Mapping[s
     }
 
 
+def _apart(records: Sequence[Record]) -> Fact:
+    """Ranks of one launch that trained, without a process group of several."""
+    steps = {r.rank: told for r in records if (told := _updates(r))}
+    if len(steps) < 2:
+        return _false("ranks.apart", "fewer than two ranks made updates")
+    rows = [{"rank": rank, "steps": number} for rank, number in sorted(steps.items())]
+    value: dict[str, Any] = {"world": max(r.world for r in records), "ranks": rows}
+    return Evidence("ranks.apart", value, source=_SOURCE)
+
+
+def _updates(record: Record) -> int:
+    """Updates by an optimizer."""
+    told = _value(record, "run.steps")
+    by_optimizer = isinstance(told, Mapping) and told.get("kind") == "optimizer"
+    return int(told["count"]) if by_optimizer and isinstance(told, Mapping) else 0
+
+
 def _partners(looks: Mapping[int, Looks], about: Mapping[int, Any]) -> Mapping[str, Fact]:
     """Each rank held against those that the same kind of wrapper keeps alike with it."""
     cliques: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for rank, told in about.items():
-        key = str(told.get("wrapper", "")), tuple(told.get("group") or ())
+    keys = {
+        rank: (str(told.get("wrapper", "")), tuple(told.get("group") or ()))
+        for rank, told in about.items()
+    }
+    for rank, key in keys.items():
+        if not key[0]:  # no wrapper was seen here, but that of others counts on this rank
+            key = next((other for other in keys.values() if rank in other[1]), key)
         cliques.setdefault(key, []).append(rank)
     if len(cliques) < 2:
         return _compared(looks, next(iter(about.values()), {}))
@@ -109,7 +132,9 @@ def _partners(looks: Mapping[int, Looks], about: Mapping[int, Any]) -> Mapping[s
 
 def _joined(name: str, facts: Sequence[Fact], source: str) -> Fact:
     """One fact of those of several groups: what differs in any, else what is not known in any."""
-    values = [f.value for f in facts if isinstance(f, Evidence) and isinstance(f.value, Mapping)]
+    values: list[Any] = [
+        f.value for f in facts if isinstance(f, Evidence) and isinstance(f.value, Mapping)
+    ]
     loud = [value for value in values if value.get("differ") or value.get("same")]
     if not values or (not loud and any(isinstance(fact, Unknown) for fact in facts)):
         return next((fact for fact in facts if isinstance(fact, Unknown)), facts[0])

@@ -49,6 +49,6 @@ def _right(bench: Bench, group: Any, ranks: tuple[int, ...]) -> bool:
     tensor = torch.full((3,), float(bench.rank + 1), device=bench.device)
     try:
         dist.all_reduce(tensor, group=group)
-        return tensor.tolist() == [float(sum(members) + len(members))] * 3
+        return bool(tensor.tolist() == [float(sum(members) + len(members))] * 3)
     except Exception:
         return False
