@@ -42,7 +42,7 @@ def apart(case: Case) -> Iterator[Finding]:
     told = case.value("ranks.apart")
     if case.value("ranks.several"):
         return
-    ranks = [row["rank"] for row in told["ranks"]]
+    ranks = [int(row["rank"]) for row in told["ranks"]]
     yield Finding(
         f"{len(ranks)} ranks of a launch of {told['world']} trained, each for itself: no process "
         "group of several was seen",
