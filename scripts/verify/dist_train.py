@@ -59,7 +59,12 @@ def train(fault: str, kind: str, accumulate: int) -> None:
     torch.manual_seed(rank if fault == "unequal-start" else 0)
     net = model("bn" in fault or fault == "buffers").to(KIND)
     module = wrap(kind, net, fault)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+    if "zero" in fault:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        optimizer = ZeroRedundancyOptimizer(module.parameters(), torch.optim.AdamW, lr=1e-2)
+    else:
+        optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
     scaler = torch.amp.GradScaler(KIND, init_scale=2.0**10) if "scale" in fault else None
     alike = fault == "same-data" or kind == "tp"
     data = torch.Generator().manual_seed(7 if alike else 7 + rank)
@@ -88,7 +93,7 @@ def train(fault: str, kind: str, accumulate: int) -> None:
             scaler.update()
         else:
             optimizer.step()
-        if fault == "one-ulp" and step == 2 and rank == world - 1:
+        if "one-ulp" in fault and step == 2 and rank == world - 1:
             with torch.no_grad():
                 net[-1].weight.view(torch.int32)[1, 3] ^= 1
         if fault == "drift" and step == 2 and rank == world - 1:

@@ -44,6 +44,7 @@ def _facts(records: Sequence[Record]) -> Mapping[str, Fact]:
         none = _false("ranks.several", why or "no process group was seen")
         return {"ranks.several": none, "ranks.apart": _apart(records)}
     facts["ranks.several"] = Evidence("ranks.several", True, source=_SOURCE)
+    facts["ranks.apart"] = _false("ranks.apart", "a process group of several ranks was seen")
     looks = {r.rank: _looks(r) for r in records if r.rank in here}
     facts.update(_partners(looks, here))
     facts["ranks.scalers"] = _scalers(records)
