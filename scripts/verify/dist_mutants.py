@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import sys
 import time
@@ -20,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from reefwatch.experiments.dist import matrix, more, training, wrapped
+from reefwatch.experiments.dist import afterwards, matrix, more, training, wrapped
 from reefwatch.experiments.dist.steps import Bench, Row
 
 FORMS = (
@@ -294,7 +295,7 @@ def tried(bench: Bench, number: int, fault: Fault) -> Row:
 def clean(bench: Bench, number: int, drawn: random.Random) -> Row:
     """One run without a fault; every wrong row in it is a false alarm."""
     bench.seed = drawn.randrange(1 << 20)
-    options = {"device": "cpu", "backend": "gloo"}
+    options = bench.options
     every = [
         *(s for s in matrix.steps("full", bench.world, {}) if s.about.get("layout") != "strided"),
         *(s for s in wrapped.steps("full", bench.world, options) if "beyond" not in s.name),
@@ -309,6 +310,7 @@ def clean(bench: Bench, number: int, drawn: random.Random) -> Row:
             row = step.run(bench)
         except Exception as error:
             row = {"state": "unsupported", "detail": str(error)}
+            afterwards.left(bench, f"clean/{number}/{k}", ())
         states = bench.tell_all(f"clean/{number}/{k}", row["state"])
         if "wrong" in states:
             alarms.append(f"{step.phase} {step.name}: {row.get('detail', '')}")
@@ -317,12 +319,16 @@ def clean(bench: Bench, number: int, drawn: random.Random) -> Row:
 
 def main(out: str, seed: int, count: int, runs: int) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    backend = os.environ.get("BACKEND", "gloo")
+    device: Any = "cpu"
+    if backend != "gloo":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group(backend, timeout=timedelta(seconds=60))
     store = dist.PrefixStore("bank", dist.distributed_c10d._get_default_store())
     rank, world = dist.get_rank(), dist.get_world_size()
-    bench = Bench(
-        torch, "cpu", rank, world, "gloo", "quick", store, 1, {"device": "cpu"}, {(): None}
-    )
+    options = {"device": str(device).partition(":")[0], "backend": backend, "timeout": 60}
+    bench = Bench(torch, device, rank, world, backend, "quick", store, 1, options, {(): None})
     drawn = random.Random(seed)
     mutants: list[Row] = []
     number = 0

@@ -21,6 +21,7 @@ def record(rank, world=2, sums=None, losses=None, issued=None, wrapper="DDP", ha
     if hang:
         looks.append(Event("ranks.hang", hang, id=str(rank)))
     watched = {"wrapper": wrapper, "looks": STEPS, "steps": STEPS, "tensors": 2, "sharded": 0}
+    watched["group"] = facts.pop("group", [])
     told = {"ranks.watched": {**watched, "broadcast_buffers": True}, **facts}
     made = {name: Evidence(name, value) for name, value in told.items()}
     return Record({"rank": rank, "world": world}, made, tuple(looks))
@@ -125,3 +126,49 @@ def test_a_hang_breaks_the_claim_only_where_the_run_did_not_go_on():
 def test_a_rank_without_a_record_leaves_it_unproven():
     alone = ranks.together([record(0)])[0]
     assert isinstance(alone.fact("ranks.replicas"), Unknown)
+
+
+def other(step):
+    return {"w": "x", "b": "y"}
+
+
+def test_ranks_are_held_against_those_of_their_own_group():
+    pairs = [
+        record(r, 4, other if r > 1 else None, group=[r // 2 * 2, r // 2 * 2 + 1]) for r in range(4)
+    ]
+    assert outcome("DIST040", *pairs).verdict.value == "held"
+    pairs[3] = record(3, 4, drifting, group=[2, 3])
+    message = outcome("DIST040", *pairs).findings[0].message
+    assert "2 of 4 parameters" in message and "ranks 2, 3 differ" in message
+
+
+def test_a_rank_beside_the_group_is_no_replica():
+    beside = record(2, 3, other, wrapper="")
+    told = outcome("DIST040", record(0, 3, group=[0, 1]), record(1, 3, group=[0, 1]), beside)
+    assert told.verdict.value == "held"
+    drifted = record(1, 3, drifting, group=[0, 1])
+    assert outcome("DIST040", record(0, 3, group=[0, 1]), drifted, beside).findings
+
+
+def test_nothing_is_held_where_every_rank_is_alone():
+    told = outcome("DIST040", record(0, group=[0]), record(1, sums=drifting, group=[1]))
+    assert told == "each rank trains in a group of its own: none has a partner to be held against"
+
+
+def test_ranks_of_a_launch_that_train_apart_are_told():
+    def lonely(rank, steps):
+        told = {"ranks.watched": False, "run.steps": {"count": steps, "kind": "optimizer"}}
+        made = {name: Evidence(name, value) for name, value in told.items()}
+        return Record({"rank": rank, "world": 2}, made)
+
+    message = outcome("DIST047", lonely(0, 9), lonely(1, 9)).findings[0].message
+    assert "2 ranks of a launch of 2 trained, each for itself" in message
+    assert "DIST047" not in {
+        one.code for one in engine.judge(ranks.together([lonely(0, 9), lonely(1, 0)]))[0]
+    }
+
+
+def test_a_rank_that_a_wrapper_counts_on_is_held_against_it_though_none_was_seen_there():
+    whole = [record(r, 3, group=[0, 1, 2]) for r in range(2)]
+    told = outcome("DIST040", *whole, record(2, 3, drifting, wrapper=""))
+    assert "rank 2 is the odd one" in told.findings[0].message

@@ -5,7 +5,9 @@ import pytest
 pytestmark = pytest.mark.serial
 
 
-@pytest.mark.parametrize("fault", ["clean-fsdp2", "clean-tp", "one-ulp", "dtype"])
+@pytest.mark.parametrize(
+    "fault", ["clean-fsdp2", "clean-tp", "clean-zero", "one-ulp-zero", "dtype"]
+)
 def test_a_training_of_two_ranks(bars, fault):
     met, found, why = bars.watched_run(fault)
     assert met, f"{found} {why}"

@@ -15,6 +15,7 @@ _NAMED = 8
 _SAME = 3
 """Steps with equal losses, and different losses among them, before data is called the same."""
 _SOURCE = "the records of all ranks together"
+_COMPARED = ("ranks.replicas", "ranks.buffers", "ranks.data", "ranks.counts")
 Looks = Mapping[int, Mapping[str, Any]]
 
 
@@ -40,11 +41,12 @@ def _facts(records: Sequence[Record]) -> Mapping[str, Fact]:
     facts: dict[str, Fact] = {}
     if not here and not hangs:
         why = next((_why(r) for r in records if "ranks.watched" in r.facts), "")
-        return {"ranks.several": _false("ranks.several", why or "no process group was seen")}
+        none = _false("ranks.several", why or "no process group was seen")
+        return {"ranks.several": none, "ranks.apart": _apart(records)}
     facts["ranks.several"] = Evidence("ranks.several", True, source=_SOURCE)
+    facts["ranks.apart"] = _false("ranks.apart", "a process group of several ranks was seen")
     looks = {r.rank: _looks(r) for r in records if r.rank in here}
-    about = next(iter(here.values()), {})
-    facts.update(_compared(looks, about))
+    facts.update(_partners(looks, here))
     facts["ranks.scalers"] = _scalers(records)
     facts["ranks.hangs"] = _hangs(records, hangs)
     return facts
@@ -70,7 +72,7 @@ def _looks(record: Record) -> Looks:
 
 
 def _compared(looks: Mapping[int, Looks], about: Mapping[str, Any]) -> Mapping[str, Fact]:
-    names = ("ranks.replicas", "ranks.buffers", "ranks.data", "ranks.counts")
+    names = _COMPARED
     if len(looks) < 2:
         return {n: Unknown("the looks of one rank only are here") for n in names}
     steps = sorted(set.intersection(*(set(some) for some in looks.values())))
@@ -85,6 +87,66 @@ def _compared(looks: Mapping[int, Looks], about: Mapping[str, Any]) -> Mapping[s
         "ranks.data": _data(common, steps, about, total),
         "ranks.counts": _counts(common, steps, total),
     }
+
+
+def _apart(records: Sequence[Record]) -> Fact:
+    """Ranks of one launch that trained, without a process group of several."""
+    steps = {r.rank: told for r in records if (told := _updates(r))}
+    if len(steps) < 2:
+        return _false("ranks.apart", "fewer than two ranks made updates")
+    rows = [{"rank": rank, "steps": number} for rank, number in sorted(steps.items())]
+    value: dict[str, Any] = {"world": max(r.world for r in records), "ranks": rows}
+    return Evidence("ranks.apart", value, source=_SOURCE)
+
+
+def _updates(record: Record) -> int:
+    """Updates by an optimizer."""
+    told = _value(record, "run.steps")
+    by_optimizer = isinstance(told, Mapping) and told.get("kind") == "optimizer"
+    return int(told["count"]) if by_optimizer and isinstance(told, Mapping) else 0
+
+
+def _partners(looks: Mapping[int, Looks], about: Mapping[int, Any]) -> Mapping[str, Fact]:
+    """Each rank held against those that the same kind of wrapper keeps alike with it."""
+    cliques: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    keys = {
+        rank: (str(told.get("wrapper", "")), tuple(told.get("group") or ()))
+        for rank, told in about.items()
+    }
+    for rank, key in keys.items():
+        if not key[0]:  # no wrapper was seen here, but that of others counts on this rank
+            key = next((other for other in keys.values() if rank in other[1]), key)
+        cliques.setdefault(key, []).append(rank)
+    if len(cliques) < 2:
+        return _compared(looks, next(iter(about.values()), {}))
+    some = [ranks for ranks in cliques.values() if len(ranks) > 1]
+    alone = sorted(ranks[0] for ranks in cliques.values() if len(ranks) == 1)
+    if not some:
+        why = "each rank trains in a group of its own: none has a partner to be held against"
+        return {name: _false(name, why) for name in _COMPARED}
+    each = [_compared({r: looks[r] for r in ranks}, about[ranks[0]]) for ranks in some]
+    source = "; ".join(f"ranks {', '.join(map(str, sorted(ranks)))}" for ranks in some)
+    if alone:
+        source += f"; without a partner: {', '.join(map(str, alone))}"
+    return {name: _joined(name, [facts[name] for facts in each], source) for name in _COMPARED}
+
+
+def _joined(name: str, facts: Sequence[Fact], source: str) -> Fact:
+    """One fact of those of several groups: what differs in any, else what is not known in any."""
+    values: list[Any] = [
+        f.value for f in facts if isinstance(f, Evidence) and isinstance(f.value, Mapping)
+    ]
+    loud = [value for value in values if value.get("differ") or value.get("same")]
+    if not values or (not loud and any(isinstance(fact, Unknown) for fact in facts)):
+        return next((fact for fact in facts if isinstance(fact, Unknown)), facts[0])
+    value = {**(loud or values)[0], "looks": min(v["looks"] for v in values)}
+    if "differ" in value:
+        value["differ"] = sorted((r for v in loud for r in v["differ"]), key=lambda r: r["step"])
+        value["differ"] = value["differ"][:_NAMED]
+    if "count" in value:
+        value["count"] = sum(v["count"] for v in values)
+        value["tensors"] = sum(v["tensors"] for v in values)
+    return Evidence(name, value, source=f"records of {source}")
 
 
 def _differing(

@@ -129,6 +129,8 @@ def reduced(op: str, parts: list[Any]) -> Any:
     exact = wide if dtype.is_complex or dtype.is_floating_point else dtype
     if op in ("AVG", "PREMUL_SUM") and exact is dtype and dtype != wide:
         return None  # of integers: what the mean is rounded to is documented nowhere
+    if dtype.is_complex and op not in ("SUM", "AVG", "PREMUL_SUM", "PRODUCT"):
+        return None  # complex numbers have no order and no single bits
     terms = [_widened(part, exact) for part in parts]
     total = terms[0].clone()
     for term in terms[1:]:

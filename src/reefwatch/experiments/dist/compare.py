@@ -126,8 +126,8 @@ def mover(
                 for shift in (0, 1, -1):
                     if (source, slot, shift) == (*mine, 0):
                         continue
-                    candidate = torch.roll(block, shift)[places % block.numel()]
-                    share = float((raw(candidate) == there).all(1).double().mean())
+                    candidate = torch.roll(raw(block), shift, 0)[places % block.numel()]
+                    share = float((candidate == there).all(1).double().mean())
                     if share > best:
                         moved = f", shifted by {shift}" if shift else ""
                         part = f" for rank {names[slot]}" if slots > 1 else ""

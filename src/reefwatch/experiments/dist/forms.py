@@ -274,14 +274,9 @@ def all_reduce_coalesced(c: Context) -> Iterator[Expected]:
     each = [c.operands(c.n + k, k) for k in range(3)]
     buffers = [c.arena.buffer(parts[c.rank], "tensor") for parts in each]
     manager = dist.distributed_c10d._coalescing_manager
-    try:
-        with manager(group=c.group, device=torch.device(c.device), async_ops=True) as launched:
-            for buffer in buffers:
-                dist.all_reduce(buffer, c.reduce_op(), group=c.group)
-    except Exception:  # torch then leaves the group collecting, and runs no later call of it
-        group = c.group or dist.distributed_c10d._get_default_group()
-        dist.distributed_c10d._world.pg_coalesce_state.pop(group, None)
-        raise
+    with manager(group=c.group, device=torch.device(c.device), async_ops=True) as launched:
+        for buffer in buffers:
+            dist.all_reduce(buffer, c.reduce_op(), group=c.group)
     launched.wait()
     for buffer, parts in zip(buffers, each, strict=True):
         yield c.summed(buffer, parts)

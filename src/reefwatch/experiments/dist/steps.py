@@ -44,8 +44,8 @@ class Bench:
     groups: dict[tuple[int, ...], Any] = field(default_factory=dict)
     """Process groups by their ranks; the world is None."""
 
-    def tell_all(self, name: str, value: str) -> list[str]:
-        """What each rank says under a name, in order of rank; waits for all."""
+    def tell_all(self, name: str, value: str, ranks: tuple[int, ...] = ()) -> list[str]:
+        """What each rank (or each of `ranks`) says under a name, in their order; waits for all."""
         self.store.set(f"{name}/{self.rank}", value)
-        keys = [f"{name}/{rank}" for rank in range(self.world)]
+        keys = [f"{name}/{rank}" for rank in ranks or range(self.world)]
         return [raw.decode() for raw in self.store.multi_get(keys)]

@@ -19,8 +19,12 @@ from typing import Any
 
 from reefwatch.experiments.dist import control
 from reefwatch.experiments.dist.steps import Bench, Row, Step
+from reefwatch.gather.dist import group
 
 _PR_SET_PDEATHSIG = 1
+_ANEW = 4
+"""Groups that are made for the sake of a refused call; a backend whose sums are always wrong must
+not use them all up."""
 
 
 def die_with_parent() -> None:
@@ -82,13 +86,7 @@ def place(frames: list[tuple[str, int, str]]) -> str:
 
 def flight() -> int:
     """Collectives that were issued, by the flight recorder; 0 when it tells nothing."""
-    try:
-        from torch._C import _distributed_c10d
-
-        c10d: Any = _distributed_c10d
-        return len(json.loads(c10d._dump_fr_trace_json()).get("entries", ()))
-    except Exception:  # no flight recorder in this torch, or it is off
-        return 0
+    return len(group.recorded())
 
 
 def main(plan: dict[str, Any], out: int, asked: int) -> int:
@@ -132,6 +130,8 @@ def _work(plan: dict[str, Any], mouth: Mouth, spot: Place) -> None:
 
 def _one(bench: Bench, step: Step, number: int, spot: Place) -> tuple[Row, bool]:
     """(row, whether the group must be made anew) of one step."""
+    from reefwatch.experiments.dist import afterwards
+
     if step.group and bench.rank not in step.group:
         row: Row = {"state": "skipped", "detail": "not in this group"}
     else:
@@ -142,18 +142,45 @@ def _one(bench: Bench, step: Step, number: int, spot: Place) -> tuple[Row, bool]
                 "state": "error",
                 "detail": f"{type(error).__name__}: {_line(error)}",
                 "at": _at(error),
+                "refused": _refused(error),
             }
             spot.raised = row["detail"]
     spot.after = True
     word = "broken" if row["state"] == "error" and _broken(bench, row) else row["state"]
     states = bench.tell_all(f"s{number}", word)
     failed = [state in ("error", "broken") for state in states if state != "skipped"]
-    if row["state"] == "error" and all(failed):
-        row["state"] = "unsupported"
-    elif any(failed) and not all(failed):
-        row["others"] = ", ".join(f"rank {r}: {s}" for r, s in enumerate(states) if s != "skipped")
+    if "broken" in states or (any(failed) and not all(failed)):
+        if row["state"] == "error" and all(failed):
+            row["state"] = "unsupported" if row["refused"] else "error"
+        elif not all(failed):
+            row["others"] = ", ".join(
+                f"rank {r}: {s}" for r, s in enumerate(states) if s != "skipped"
+            )
+        return row, True
+    if not any(failed):
+        return row, False
+    was = ""
+    if row["state"] == "error":
+        row["state"] = "unsupported" if row["refused"] else "error"
+        was = row["left"] = afterwards.left(bench, f"{number}", step.group)
     # the same answer on all ranks, also on those that are not in the group
-    return row, "broken" in states or (any(failed) and not all(failed))
+    lost = afterwards.LOST in bench.tell_all(f"after{number}", was)
+    return row, lost and bench.options["generation"] < _ANEW
+
+
+def _refused(error: BaseException) -> bool:
+    """True when torch or its backend raised it; false for a fault of ours."""
+    from reefwatch.experiments.dist import forms
+
+    if isinstance(error, (NotImplementedError, forms.Undefined)):
+        return "not implemented for" not in str(error)  # an op of our own on a dtype
+    trace, inside = error.__traceback__, ("distributed", "parallel", "_ops.py")
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if f"{os.sep}torch{os.sep}" in file and any(part in file for part in inside):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _broken(bench: Bench, row: Row) -> bool:

@@ -81,14 +81,14 @@ class Agreed(Instrument):
             self._inside = False
 
     def _compare(self, dist: Any, name: str, args: Any, kwargs: Any) -> None:
-        of = kwargs.get("group")
+        of = _group(args, kwargs)
         members = dist.get_process_group_ranks(of if of is not None else dist.group.WORLD)
         rank = dist.get_rank()
         if rank not in members:
             return
         key = ",".join(map(str, members))
         number = self._numbers[key] = self._numbers.get(key, 0) + 1
-        store = self._stores.get(key) or self._store(dist, key)
+        store = self._store(dist, key)
         at = "{}:{}".format(*user_place())
         mine = signature(self._torch, name, args, kwargs)
         store.set(f"{number}/{rank}", json.dumps([mine, at]))
@@ -117,9 +117,14 @@ class Agreed(Instrument):
         return told or words
 
     def _store(self, dist: Any, key: str) -> Any:
-        base = dist.distributed_c10d._get_default_store().clone()
-        base.set_timeout(timedelta(seconds=self._wait))
-        made = self._stores[key] = dist.PrefixStore(f"reefwatch/call/{key}", base)
+        """The place where these ranks agree; a job that was ended and begun anew has another."""
+        own = dist.distributed_c10d._get_default_store()
+        kept, made = self._stores.get(key, (None, None))
+        if kept is not own:
+            base = own.clone()
+            base.set_timeout(timedelta(seconds=self._wait))
+            made = dist.PrefixStore(f"reefwatch/call/{key}", base)
+            self._stores[key] = own, made
         return made
 
     def disarm(self) -> None:
@@ -127,6 +132,17 @@ class Agreed(Instrument):
 
     def release(self) -> None:
         self._patches.restore()
+
+
+def _group(args: Any, kwargs: Any) -> Any:
+    """The process group of a call, given by name or by place; None for the world."""
+    if kwargs.get("group") is not None:
+        return kwargs["group"]
+    return next((one for one in args if _is_group(one)), None)
+
+
+def _is_group(value: Any) -> bool:
+    return any(kind.__name__ == "ProcessGroup" for kind in type(value).__mro__)
 
 
 def signature(torch: Any, name: str, args: Any, kwargs: Any) -> str:

@@ -24,18 +24,30 @@ def issued(dist: Any) -> int:
         return -1
 
 
+def recorded() -> list[dict[str, Any]]:
+    """Entries of the flight recorder: NCCL and RCCL keep one apart from the other backends'."""
+    try:
+        from torch._C import _distributed_c10d
+
+        c10d: Any = _distributed_c10d
+    except ImportError:
+        return []
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        try:
+            entries = list(json.loads(getattr(c10d, name)()).get("entries", ()))
+        except Exception:  # not in this torch, or it is off
+            continue
+        if entries:
+            return entries
+    return []
+
+
 def flight(last: int = 6) -> list[dict[str, Any]]:
     """The last collectives by torch's flight recorder: `number, op, sizes, at (user's line)`.
 
     Empty where it is off.
     """
-    try:
-        from torch._C import _distributed_c10d
-
-        c10d: Any = _distributed_c10d
-        entries = json.loads(c10d._dump_fr_trace_json()).get("entries", [])
-    except Exception:
-        return []
+    entries = recorded()
     return [
         {
             "number": entry.get("collective_seq_id", -1),

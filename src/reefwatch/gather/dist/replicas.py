@@ -42,8 +42,14 @@ class Replicas(Instrument):
         self._buffers: dict[str, weakref.ref[Any]] = {}
         self._known = -1
         self._wrapper = ""
+        self._group: list[int] = []
+        """Ranks that the wrapper keeps alike; empty where there is none."""
         self._broadcasts: bool | None = None
         self._sharded = self._looks = 0
+        self._nested = False
+        """One optimizer works within another: what the inner one did is not sent around yet."""
+        self._due: tuple[int, int, Any] | None = None
+        """Step, collectives and loss of a look that waits for the next backward."""
         self._loss: Any = None
 
     def arm(self, tools: Tools) -> None:
@@ -58,6 +64,9 @@ class Replicas(Instrument):
         return self._dist is not None and self._dist.is_initialized()
 
     def before_backward(self, loss: Any) -> None:
+        if self._due is not None:
+            due, self._due = self._due, None
+            self._look(*due)
         if self._loss is not None or not looked_at(self._step) or not self._several():
             return
         if plain(self._torch, loss) and loss.numel() == 1 and loss.is_floating_point():
@@ -65,22 +74,25 @@ class Replicas(Instrument):
 
     def on_step(self, step: int, seconds: float, examined: bool) -> None:
         if looked_at(step) and self._several():
-            self._look(step)
+            if self._known != len(self._optimizers):
+                self._known = len(self._optimizers)
+                self._learn()
+            due = step, group.issued(self._dist), self._loss
+            if self._nested:  # ZeroRedundancyOptimizer broadcasts after its inner one
+                self._due = due
+            else:
+                self._look(*due)
         self._loss, self._step = None, step + 1
 
-    def _look(self, step: int) -> None:
-        if self._known != len(self._optimizers):
-            self._known = len(self._optimizers)
-            self._learn()
+    def _look(self, step: int, issued: int, loss: Any) -> None:
         tensors = {name: p for name, ref in self._tensors.items() if (p := ref()) is not None}
         buffers = {name: b for name, ref in self._buffers.items() if (b := ref()) is not None}
         exact = (step + 1) & step == 0
-        loss = self._loss
         with aside(self._torch):
             sums = self._sums({**tensors, **{f"buffer {n}": b for n, b in buffers.items()}}, exact)
             value = None if loss is None else float(loss.double().item()).hex()
         data = {
-            "issued": group.issued(self._dist),
+            "issued": issued,
             "loss": value,
             "exact": exact,
             "tensors": sums,
@@ -115,10 +127,14 @@ class Replicas(Instrument):
             for some in optimizer.param_groups
             for p in some["params"]
         ]
+        self._nested = len(params) > len({id(param) for param in params})
         modules = Modules(torch)
         modules.learn(params)
         self._tensors, self._sharded = {}, 0
         self._wrapped()
+        if self._wrapper == "FSDP2":
+            with aside(torch):
+                self._group = sorted({rank for param in params for rank in _mesh(param)})
         for number, param in enumerate(params):
             name = modules.name(param).removeprefix("module.") or f"parameter {number}"
             where = self._where(param)
@@ -142,11 +158,20 @@ class Replicas(Instrument):
             kind = type(thing).__name__
             if kind == "DistributedDataParallel":
                 self._wrapper, self._broadcasts = "DDP", bool(thing.broadcast_buffers)
+                self._group = self._members(thing)
                 return
             if kind == "FullyShardedDataParallel":
-                self._wrapper = "FSDP1"
+                self._wrapper, self._group = "FSDP1", self._members(thing)
             elif kind.startswith("FSDP") and not self._wrapper:
                 self._wrapper = "FSDP2"
+
+    def _members(self, wrapper: Any) -> list[int]:
+        """The ranks of a wrapper's process group; with HSDP of FSDP1 those of its shards."""
+        of = getattr(wrapper, "process_group", None)
+        try:
+            return sorted(self._dist.get_process_group_ranks(of))
+        except Exception:  # the group is gone, or another library's
+            return []
 
     def _where(self, param: Any) -> str:
         """Which part of the parameter lies here: "" for the whole, else words that tell it."""
@@ -166,6 +191,7 @@ class Replicas(Instrument):
             return
         value: dict[str, Any] = {
             "wrapper": self._wrapper,
+            "group": self._group,
             "looks": self._looks,
             "steps": self._step,
             "tensors": len(self._tensors),
@@ -179,4 +205,10 @@ class Replicas(Instrument):
         self.tell()
 
     def release(self) -> None:
-        self._loss = None
+        self._loss = self._due = None
+
+
+def _mesh(param: Any) -> list[int]:
+    """The ranks over which a DTensor lies."""
+    mesh = getattr(param, "device_mesh", None)
+    return [] if mesh is None else [int(rank) for rank in mesh.mesh.flatten().tolist()]

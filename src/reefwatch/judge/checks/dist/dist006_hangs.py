@@ -73,7 +73,7 @@ def hangs(case: Case) -> Iterator[Finding]:
         )
     for event in case.rows("dist.step"):
         row = event.data
-        if row["state"] == "error":
+        if row["state"] == "error" and row.get("others"):
             yield Finding(
                 f"{row['phase']} {row['name']} failed on some ranks only "
                 f"({row.get('others', '')}): {row['detail']}",
