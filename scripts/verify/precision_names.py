@@ -151,6 +151,7 @@ def main() -> int:
         met = met and good
         print(line(file.name, len(some), right, wrong, ">= 95 %, <= 2 %", good))
     print(by_call("h200.tsv"))
+    print(by_call("h200_more.tsv"))
     print(by_call("tracelens.tsv"))
     for source, trust, bar in (
         (address, True, ">= 92 %"),
