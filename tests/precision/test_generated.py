@@ -129,4 +129,5 @@ def test_what_inductor_really_wrote(monkeypatch):
     counted = memory.facts["precision.generated"].value["products"]
     assert counted == {"bf16": 1, "f32": 1}
     (finding,) = verdict(memory, "bf16-mixed").findings
-    assert finding.message == "1 of 2 products in compiled code are in f32: mm (z)"
+    assert finding.message.startswith("1 of 2 products in compiled code are in f32: mm (")
+    assert finding.message.endswith("z)")  # versions name the cast before it, or do not

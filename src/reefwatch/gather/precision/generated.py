@@ -120,7 +120,11 @@ class Generated(Instrument):
                 {**data, "nodes": product.nodes, "times": times},
                 id=str(number),
             )
-        told = {"files": len(files), "read": min(len(files), FILES), "products": counted}
+        told: dict[str, Any] = {
+            "files": len(files),
+            "read": min(len(files), FILES),
+            "products": counted,
+        }
         sink.fact("precision.generated", Evidence("precision.generated", told, source="Inductor"))
 
 
