@@ -50,7 +50,6 @@ def _unsaid(case: Case) -> str:
         _case("fp32", {**_LOW, "products": {"f32": 3}}, "f32"),
     ),
     bad=(
-        _case("bf16-mixed", _BOTH, "f32"),
         _case("bf16", _BOTH, "f32"),
         _case("fp32", _LOW, "bf16"),
     ),
@@ -60,7 +59,8 @@ def generated_products(case: Case) -> Iterator[Finding]:
 
     Reads the files that Inductor wrote: matrix products and convolutions that they hand to a
     library, by the dtype of their result, and Triton templates by that of their operands. The code
-    tells neither what of it ran, nor whether autocast was meant to be on there: a note.
+    tells neither what of it ran, nor whether autocast was meant to be on there: under a claim of
+    mixed precision a finding is a note.
 
     Why: an upcast or a region without autocast is as easily lost inside compiled code as outside,
     and no hook of eager mode sees it.
@@ -87,7 +87,7 @@ def generated_products(case: Case) -> Iterator[Finding]:
                 "products in generated code",
                 told["products"],
                 source="Inductor",
-                grade=Grade.PREDICTED,
+                grade=Grade.PREDICTED if promise(case).mixed else Grade.MEASURED,
             ),
         ),
         claimed=claimed(case),
