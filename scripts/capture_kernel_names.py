@@ -19,9 +19,11 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import kernel_cases_more
 import torch
 from kernel_cases import Case, cases, steps, tf32
 
@@ -130,10 +132,11 @@ def main() -> int:
     begun, failed, groups = time.monotonic(), [], 0
     classify = classifier()
     torch.manual_seed(0)
-    write_traces(given.out / "traces")
+    if not given.only:
+        write_traces(given.out / "traces")
     with (given.out / "names.tsv").open("w") as file:
         file.write("\t".join(COLUMNS) + "\n")
-        for group, found in cases(given.only):
+        for group, found in chain(cases(given.only), kernel_cases_more.cases()):
             if given.only not in group or time.monotonic() - begun > given.seconds:
                 continue
             groups += 1

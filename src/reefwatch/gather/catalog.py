@@ -12,6 +12,7 @@ CATALOG = (
     ("precision.audit", "PrecisionAudit"),
     ("precision.attention", "Attention"),
     ("precision.gates", "Gates"),
+    ("precision.generated", "Generated"),
     ("loop.gradients", "Gradients"),
     ("loop.parameters", "Parameters"),
     ("loop.finite", "Finite"),
