@@ -23,7 +23,8 @@ MOST = 400
 
 def tapped(graph: GraphModule, nodes: list[Node]) -> GraphModule | None:
     """The graph with these nodes for its results; None where it cannot be written so."""
-    made, known = Graph(), {}
+    made = Graph()
+    known: dict[Node, Node] = {}
     try:
         for node in graph.graph.nodes:
             if node.op != "output":
@@ -92,12 +93,14 @@ class Taps:
     def _forward(self, compiled: Callable[..., Any]) -> int | None:
         assert self._graph is not None
         found = judge_again(self._trial(self._graph), compiled, self._rules, ())
-        return min((n for one in found.differences if (n := _number(one)) is not None), default=None)
+        return min(
+            (n for one in found.differences if (n := _number(one)) is not None), default=None
+        )
 
     def _backward(
         self, compiled: Callable[..., Any], labels: tuple[str, ...], going: Callable[[], bool]
     ) -> int | None:
-        """Gradients are sent into the first few results alone: the fewest with which they depart."""
+        """Gradients are sent into the first few results alone: the fewest that make them depart."""
         graph = self._graph
         assert graph is not None
         wanted = [n for n, node in enumerate(self.nodes) if self._values[node].requires_grad]

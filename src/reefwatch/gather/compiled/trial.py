@@ -245,6 +245,16 @@ def _line(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
 
 
+def refused(error: BaseException | None) -> bool:
+    """True for an error of the compiler's own: nothing was computed that could be wrong."""
+    if error is None:
+        return False
+    if "Detected recompile when torch.compile stance is" in str(error):
+        return True
+    homes = ("torch._dynamo.exc", "torch._inductor.exc")
+    return any(kind.__module__ in homes for kind in type(error).__mro__)
+
+
 @dataclass(frozen=True)
 class Rules:
     """How a trial is judged."""
@@ -385,6 +395,8 @@ def _judged(
     own_randomness: bool,
     races: int,
 ) -> Verdict:
+    if refused(seen.error) and (eager.error is None or eager.stage == "backward"):
+        return Verdict(unproven=f"it could not be compiled: {_line(seen.error)}")
     values = not (eager.drew and own_randomness)
     judge = Judge(trial, rules, eager, sent)
     verdict = judge.verdict
