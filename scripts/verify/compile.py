@@ -1,7 +1,7 @@
 """The bars of the torch.compile contract; parts: cases inject inductor clean models.
 
-Two parts run at a time. All of them take hours; with REEFWATCH_VERIFY_SECONDS in the environment each
-stops after that time, tells what it has not tried, and its bar is not met.
+Two parts run at a time. All of them take hours; with REEFWATCH_VERIFY_SECONDS in the environment
+each stops after that time, tells what it has not tried, and its bar is not met.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ With `--through aten` the graphs of AOTAutograd (decompositions and partition of
 rewritten and run by ATen's kernels; with `--through inductor` the post-grad graph is, and code is
 generated.
 One rewrite in a forward or backward graph, chosen by a fresh seed over ten models. A pass that is
-wrong is wrong wherever what it looks for stands: the rewrite fits an op of the program by its kind, its
-shapes and the ATen op that it became (`--plant pattern`), or one node by its name (`--plant name`;
-a graph that is cut has other names, and the fault is gone from it). A
+wrong is wrong wherever what it looks for stands: the rewrite fits an op of the program by its
+kind, its shapes and the ATen op that it became (`--plant pattern`), or one node by its name
+(`--plant name`; a graph that is cut has other names, and the fault is gone from it). A
 rewrite counts when results, gradients or buffers of the compiled code move beyond rounding: by
 more than 1e-4 of the larger of the element and its tensor's rms, against the code without it.
 """
