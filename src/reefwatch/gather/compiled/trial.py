@@ -215,6 +215,13 @@ class Trial:
             return None
         return found
 
+    def unit(self) -> float:
+        """The unit in the last place of the coarsest numbers that the call computes in."""
+        dtypes = [dtype for _, dtype in self.setting.casts]
+        dtypes += [tensor.dtype for _, tensor in self.world.tensors]
+        halves = (torch.float16, torch.bfloat16)
+        return max((torch.finfo(one).eps for one in dtypes if one in halves), default=0.0)
+
     def _drawn(self, eager: Outcome) -> list[Any]:
         if not eager.drew:
             return []
@@ -295,7 +302,10 @@ class Judge:
             self.verdict.referee = "float64" if truth is not None else f"original ({why})"
         else:
             self.verdict.referee = "original (asked for)"
-        return compare.differences(compiled, self.eager, truth, values=True, only=only)
+        inside = self.trial.unit()
+        return compare.differences(
+            compiled, self.eager, truth, values=True, only=only, inside=inside
+        )
 
     def _add(
         self, to: list[compare.Difference], found: list[compare.Difference]
