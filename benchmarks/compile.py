@@ -58,7 +58,7 @@ JUDGED = [
     "One judged call (inputs copied, original, gradients for two cotangents), against a compiled "
     "forward and backward pass:",
     "",
-    "| model | compiled call, ms | judged, float64 not needed | with float64 | copies, MB |",
+    "| model | compiled call, ms | judged as the guard does | with float64 | copies, MB |",
     "| --- " * 5 + "|",
 ]
 told: list[str] = []
