@@ -31,6 +31,17 @@ def test_rounding_passes_and_one_wrong_element_does_not():
     assert found.wrong == 1
 
 
+def test_a_gradient_in_float32_that_came_through_bfloat16():
+    torch.manual_seed(0)
+    truth = torch.randn(20_000, dtype=torch.float64)
+    unit = torch.finfo(torch.bfloat16).eps
+    eager = (truth * (1 + unit * torch.randn_like(truth))).float()
+    other = (truth * (1 + unit * torch.randn_like(truth))).float()
+    inside = {"inside": unit}
+    assert compare.tensor("gradient", other, eager, truth, **inside) is None
+    assert compare.tensor("gradient", 1.2 * other, eager, truth, **inside) is not None
+
+
 def test_an_error_of_the_original_is_allowed_to_compiled_code():
     truth = torch.linspace(1, 2, 50, dtype=torch.float64)
     eager = (truth + 1e-4).float()

@@ -11,12 +11,15 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from reefwatch.experiments.compiled.ladder import compiled_by, labels, with_history
+from reefwatch.experiments.compiled.taps import Taps
 from reefwatch.gather.compiled.copies import Copies, plain
 from reefwatch.gather.compiled.guard import Later
 from reefwatch.gather.compiled.trial import RANDOM, SUM, Rules, Trial, judge_again
 from reefwatch.gather.compiled.world import replaced
 
 TRIALS = 40
+FEW = 3
+"""Ops of a window that is told of as it is."""
 _CONTEXTS = ("_enter_autocast", "_exit_autocast", "_set_grad_enabled", "_enter_inference_mode")
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -30,15 +33,24 @@ class Window:
     labels: tuple[str, ...]
     nodes: list[Node] = field(default_factory=list)
     trials: int = 0
+    first: Node | None = None
+    """The first that departs while the graph is whole; None when it could not be told."""
+
+    @property
+    def named(self) -> list[Node]:
+        """The nodes that are told of: a long window says less than the first that departs."""
+        if self.first is None or len(self.nodes) <= FEW:
+            return self.nodes
+        return [self.first]
 
     @property
     def ops(self) -> list[str]:
-        return [name(node) for node in self.nodes]
+        return [name(node) for node in self.named]
 
     @property
     def source(self) -> str:
         """`file:line` of the last node whose line is the program's own."""
-        for node in reversed(self.nodes):
+        for node in reversed(self.named):
             line = user_line(node)
             if line:
                 return line
@@ -47,7 +59,7 @@ class Window:
     @property
     def module(self) -> str:
         """Path of the module that the last node belongs to."""
-        for node in reversed(self.nodes):
+        for node in reversed(self.named):
             path = module_path(node)
             if path:
                 return path
@@ -121,6 +133,7 @@ class Search:
     ) -> None:
         self.graph, self.inputs, self.later = graph, inputs, later
         self.backend, self.going = backend, going
+        self.tapped = path.startswith(("output", "gradient"))
         self.labels = labels(path) or ((RANDOM, SUM) if path == "exception" else ())
         self.count = 0
         self.nodes = [
@@ -140,17 +153,34 @@ class Search:
         ends = [n for n, node in enumerate(self.nodes) if self._ends(node)]
         if not ends:
             return whole
+        first = self._first()
+        if first is not None:
+            at = self.nodes.index(first)
+            if self._fails(at, at):
+                return self._window(at, at, first)
         end = self._first_end(ends)
         if end is None:
-            whole.trials = self.count
+            whole.trials, whole.first = self.count, first
             return whole
         start = self._last_start(end)
-        if end - start > 2:
+        if end - start >= FEW:
             start, end = self._alone(start, end)
+        return self._window(start, end, first)
+
+    def _window(self, start: int, end: int, first: Node | None) -> Window:
         made = self._part(start, end)
         assert made is not None
-        window = Window(made[0], made[1], self.labels, self.nodes[start : end + 1], self.count)
-        return window
+        nodes = self.nodes[start : end + 1]
+        return Window(made[0], made[1], self.labels, nodes, self.count, first)
+
+    def _first(self) -> Node | None:
+        """The first op that departs, found without cutting the graph."""
+        if not self.tapped or not self.going():
+            return None
+        rules = Rules(strict_casts=self.later.strict)
+        setting = self.later.trial.setting
+        taps = Taps(self.graph, self.inputs, self.values, setting, self.backend, rules)
+        return taps.first(self.labels, self.going)
 
     def _record(self) -> bool:
         """The value of each node, as it was when it was made."""

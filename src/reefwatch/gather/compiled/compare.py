@@ -23,6 +23,8 @@ FLOOR_ELSE = 32.0
 float32 and the result is rounded once."""
 TRUSTED = 2000.0
 """Units in the last place that the original as a whole may be off what float64 gives."""
+MOST = 0.3
+"""Of what float64 gives, that it may be off at most: units of 16-bit numbers are large."""
 ZERO = 4.0
 """Units of the largest gradient's rms: a gradient that is zero in theory is made of rounding."""
 
@@ -53,11 +55,13 @@ def differences(
     values: bool = True,
     only: str = "",
     strict: bool = False,
+    inside: float = 0.0,
 ) -> list[Difference]:
     """All disagreements. Without `values` only structure, dtypes and exceptions are compared.
 
     `only` limits what is compared to what the other side looked at (`output`). In `strict`, the
-    original is the truth, casts and all.
+    original is the truth, casts and all. `inside` is the unit in the last place of the coarsest
+    numbers in which the call computes: a float32 gradient may have come through bfloat16.
     """
     raised = _raised(compiled, eager, bool(only))
     if raised is not None:
@@ -80,7 +84,7 @@ def differences(
             continue
         true = None if truth is None or strict else truth.tensors.get(path)
         floor = scale if path.startswith("gradient") else 0.0
-        one = tensor(path, ours, theirs, true, floor, values)
+        one = tensor(path, ours, theirs, true, floor, values, inside)
         if one is not None:
             found.append(one)
     return found
@@ -177,6 +181,7 @@ def tensor(
     truth: torch.Tensor | None,
     scale: float = 0.0,
     values: bool = True,
+    inside: float = 0.0,
 ) -> Difference | None:
     """None when one tensor is as near as the rule asks."""
     if compiled.shape != eager.shape:
@@ -201,7 +206,7 @@ def tensor(
         truth = _real(truth) if truth is not None and truth.is_complex() else None
     if not eager.is_floating_point():
         return _integers(path, compiled, eager, truth)
-    return _floats(path, compiled, eager, truth, scale)
+    return _floats(path, compiled, eager, truth, scale, inside)
 
 
 def _real(value: torch.Tensor) -> torch.Tensor:
@@ -232,8 +237,10 @@ def _floats(
     eager: torch.Tensor,
     truth: torch.Tensor | None,
     scale: float,
+    inside: float,
 ) -> Difference | None:
     unit = torch.finfo(eager.dtype).eps
+    coarse = max(unit, inside)
     tiny = torch.finfo(eager.dtype).tiny
     floor = FLOOR.get(eager.dtype, FLOOR_ELSE)
     c, e = compiled.to(torch.float64), eager.to(torch.float64)
@@ -245,7 +252,7 @@ def _floats(
     if not bool(fine.any()):
         return None
     times = TIMES
-    if r is not e and _unlike(e[fine], r[fine], unit):
+    if r is not e and _unlike(e[fine], r[fine], coarse):
         if not _unlike(c[fine], r[fine], floor * unit / TRUSTED):
             times = 0.0  # compiled code is nearer to float64 than the original: fused, say
         else:
@@ -288,7 +295,7 @@ def _unlike(e: torch.Tensor, r: torch.Tensor, unit: float) -> bool:
     A draw that could not be replayed, a branch that was taken otherwise, a problem that is ill
     conditioned. The original is the referee then, and noise has the last word.
     """
-    return _rms(e - r) > TRUSTED * unit * _rms(r)
+    return _rms(e - r) > min(TRUSTED * unit, MOST) * _rms(r)
 
 
 def _rooted(values: torch.Tensor, count: int) -> float:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import builtins
 import io
-import os
+import logging
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from threading import get_ident
 from typing import Any
 
 import torch
 
+from reefwatch.gather.compiled.doors import Outside, closed
 
-class Outside(Exception):
-    """The call does something that cannot be done twice; the text says what."""
+__all__ = ["Draws", "Outside", "Setting", "ambient", "held_back", "outside_autocast"]
 
 
 class Draws:
@@ -50,21 +50,29 @@ class Draws:
 
 
 class Printed(io.StringIO):
-    """Takes what the call prints, in place of stdout or stderr."""
+    """Takes what the call prints, in place of stdout or stderr; other threads print as they do."""
+
+    def __init__(self, real: Any = None) -> None:
+        super().__init__()
+        self._real, self._thread = real, get_ident()
+
+    def write(self, text: str) -> int:
+        if self._real is not None and get_ident() != self._thread:
+            return int(self._real.write(text))
+        return super().write(text)
 
 
-_open = builtins.open
+_handle = logging.Logger.handle
 
 
-def _no_writing(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
-    """Reading leaves nothing behind, and a module that is imported late may read its data."""
-    if set(str(mode)) & set("wax+"):
-        raise Outside("it writes a file")
-    return _open(file, mode, *args, **kwargs)
+def _quiet(thread: int) -> Any:
+    """Takes what is logged; handlers hold files and streams of their own."""
 
+    def handle(self: logging.Logger, record: logging.LogRecord) -> None:
+        if get_ident() != thread:
+            _handle(self, record)
 
-def _no_process(*args: Any, **kwargs: Any) -> Any:
-    raise Outside("it starts a process")
+    return handle
 
 
 @contextmanager
@@ -73,28 +81,32 @@ def held_back(eager: bool) -> Iterator[Printed]:
 
     Compiled code can: its backward pass is compiled when it is first needed.
     """
-    printed = Printed()
-    kept = sys.stdout, sys.stderr, builtins.open, os.system
+    printed, log = Printed(sys.stdout), logging.Logger
+    kept = sys.stdout, sys.stderr, log.handle
     sys.stdout = printed
+    log.handle = _quiet(get_ident())  # type: ignore[method-assign]
     if eager:
-        sys.stderr, builtins.open, os.system = Printed(), _no_writing, _no_process
+        sys.stderr = Printed(sys.stderr)
     try:
-        yield printed
+        with closed() if eager else nullcontext():
+            yield printed
     finally:
-        sys.stdout, sys.stderr, builtins.open, os.system = kept
+        sys.stdout, sys.stderr, log.handle = kept  # type: ignore[method-assign]
 
 
 @contextmanager
 def ambient(eager: bool) -> Iterator[None]:
     """The program's modes are off; with `eager`, so are dynamo and autocast's cache of casts.
 
-    A cast that is cached here would be used, with its graph, by the program itself.
+    A cast that is cached here would be used, with its graph, by the program itself. Hooks of saved
+    tensors (activation checkpointing counts what is saved) see nothing of it.
     """
     from torch.utils._python_dispatch import _disable_current_modes
 
     frames = torch._C._dynamo.eval_frame
     cached = torch.is_autocast_cache_enabled()
     prior = frames.set_eval_frame(None)
+    hooks = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
     with ExitStack() as stack:
         stack.enter_context(_disable_current_modes())
         if eager:
@@ -102,6 +114,7 @@ def ambient(eager: bool) -> Iterator[None]:
         try:
             yield
         finally:
+            torch._C._autograd._saved_tensors_hooks_set_tracing(hooks)
             torch.set_autocast_cache_enabled(cached)
             frames.set_eval_frame(prior)
 

@@ -83,7 +83,7 @@ def keep_changes(
     """
     for leaf in leaves:
         if leaf.kind != "tensor":
-            if leaf.kind == "plain" and world.plain.get(leaf.path, _NONE) != leaf.value:
+            if leaf.kind in ("plain", "block") and world.plain.get(leaf.path, _NONE) != leaf.value:
                 outcome.plain[f"{leaf.path} afterwards"] = leaf.value
             continue
         tensor: torch.Tensor = leaf.value

@@ -215,6 +215,13 @@ class Trial:
             return None
         return found
 
+    def unit(self) -> float:
+        """The unit in the last place of the coarsest numbers that the call computes in."""
+        dtypes = [dtype for _, dtype in self.setting.casts]
+        dtypes += [tensor.dtype for _, tensor in self.world.tensors]
+        halves = (torch.float16, torch.bfloat16)
+        return max((torch.finfo(one).eps for one in dtypes if one in halves), default=0.0)
+
     def _drawn(self, eager: Outcome) -> list[Any]:
         if not eager.drew:
             return []
@@ -243,6 +250,16 @@ def _mark(tensor: torch.Tensor) -> Any:
 def _line(error: BaseException | None) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
+
+
+def refused(error: BaseException | None) -> bool:
+    """True for an error of the compiler's own: nothing was computed that could be wrong."""
+    if error is None:
+        return False
+    if "Detected recompile when torch.compile stance is" in str(error):
+        return True
+    homes = ("torch._dynamo.exc", "torch._inductor.exc")
+    return any(kind.__module__ in homes for kind in type(error).__mro__)
 
 
 @dataclass(frozen=True)
@@ -285,7 +302,10 @@ class Judge:
             self.verdict.referee = "float64" if truth is not None else f"original ({why})"
         else:
             self.verdict.referee = "original (asked for)"
-        return compare.differences(compiled, self.eager, truth, values=True, only=only)
+        inside = self.trial.unit()
+        return compare.differences(
+            compiled, self.eager, truth, values=True, only=only, inside=inside
+        )
 
     def _add(
         self, to: list[compare.Difference], found: list[compare.Difference]
@@ -385,6 +405,8 @@ def _judged(
     own_randomness: bool,
     races: int,
 ) -> Verdict:
+    if refused(seen.error) and (eager.error is None or eager.stage == "backward"):
+        return Verdict(unproven=f"it could not be compiled: {_line(seen.error)}")
     values = not (eager.drew and own_randomness)
     judge = Judge(trial, rules, eager, sent)
     verdict = judge.verdict

@@ -10,7 +10,9 @@ import collections
 import functools
 import io
 import os
+import sys
 import types
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -32,7 +34,6 @@ _LEAVES = (
     types.BuiltinFunctionType,
     types.CodeType,
     torch.fx.Graph,
-    torch.Generator,
 )
 _FOREIGN = frozenset(
     """
@@ -109,6 +110,11 @@ class Walk:
             yield (value.keywords, f"{path}.keywords")
         elif isinstance(value, types.CellType):
             yield from self._cell(value, path)
+        elif _is_block(value):
+            self.leaves.append(Leaf(path, "block", _bytes(value)))
+            self.holders.append(_Block(value))
+        elif isinstance(value, torch.Generator):
+            self.holders.append(_Generator(value))
         elif isinstance(value, io.IOBase):
             self.outside.append(f"{path} is a file")
         elif isinstance(value, collections.abc.Iterator):
@@ -168,6 +174,7 @@ class Walk:
                 continue
             self._codes.add(part)
             for name, item in list(vars(part).items()):
+                item = getattr(item, "__func__", item)  # of a static or class method
                 if isinstance(item, types.FunctionType):
                     yield item, path
                 elif not name.startswith("__") and isinstance(
@@ -191,7 +198,7 @@ class Walk:
         if function.__defaults__:
             yield function.__defaults__, f"{path} defaults"
         file = code.co_filename
-        if code in self._codes or "site-packages" in file or file.startswith((_TORCH, _OWN)):
+        if code in self._codes or _library(file):
             return
         self._codes.add(code)
         found: dict[str, Any] = {}
@@ -199,7 +206,10 @@ class Walk:
             if name in function.__globals__ and not name.startswith("__"):
                 found[name] = function.__globals__[name]
         for name, item in found.items():
-            if isinstance(item, (type, types.ModuleType)):
+            if isinstance(item, type):
+                yield from self._class(item, name)
+                continue
+            if isinstance(item, types.ModuleType):
                 continue
             if not isinstance(item, types.FunctionType):
                 self.holders.append(_Name(function.__globals__, name))
@@ -220,6 +230,49 @@ class _Attribute:
         setattr(self.owner, self.name, value)
 
 
+def _is_block(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return bool(value.dtype != object and value.flags.writeable)
+    return isinstance(value, (bytearray, array))
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytearray) else bytes(value.tobytes())
+
+
+class _Block:
+    """A holder of plain numbers: a bytearray, an array, a numpy array."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value[:] if not hasattr(self.value, "copy") else self.value.copy()
+
+    def put(self, held: Any) -> None:
+        if _bytes(self.value) == _bytes(held):
+            return
+        if hasattr(self.value, "dtype"):
+            self.value[...] = held
+        else:
+            self.value[:] = held
+
+
+class _Generator:
+    """A holder of the state of a random generator."""
+
+    def __init__(self, value: torch.Generator) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value.get_state()
+
+    def put(self, held: Any) -> None:
+        if not torch.equal(self.value.get_state(), held):
+            self.value.set_state(held)
+
+
 class _Name(_Attribute):
     """A holder of one global."""
 
@@ -238,6 +291,30 @@ def _within(function: Any) -> Any:
     return function
 
 
+def registered() -> Iterator[Any]:
+    """Python functions that any call may come to without naming them: custom ops, global hooks."""
+    library = sys.modules.get("torch._library.custom_ops")
+    found: list[Any] = []
+    for op in list(getattr(library, "OPDEFS", {}).values()):
+        told = vars(op)
+        found += [told.get("_init_fn"), told.get("_backward_fn"), told.get("_setup_context_fn")]
+        found += told.get("_backend_fns", {}).values()
+    for kind in ("forward_pre", "forward", "backward_pre", "backward"):
+        found += getattr(torch.nn.modules.module, f"_global_{kind}_hooks", {}).values()
+    for one in found:
+        function = getattr(one, "__func__", one)
+        while hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        code = getattr(function, "__code__", None)
+        if code is not None and not _library(code.co_filename):
+            yield one
+            yield function
+
+
+def _library(file: str) -> bool:
+    return "site-packages" in file or file.startswith((_TORCH, _OWN))
+
+
 def _names(code: Any) -> Iterator[str]:
     """The names that a function and those made inside it may look up in globals."""
     yield from code.co_names
@@ -248,14 +325,16 @@ def _names(code: Any) -> Iterator[str]:
 
 def content(holder: Any) -> Any:
     """What a holder holds now, one level deep."""
-    if isinstance(holder, _Attribute):
+    if isinstance(holder, (_Attribute, _Block, _Generator)):
         return holder.get()
     return dict(holder) if isinstance(holder, dict) else list(holder)
 
 
 def fill(holder: Any, held: Any) -> None:
     """Make a holder hold this; nothing is written where it does already."""
-    if isinstance(holder, _Attribute):
+    if isinstance(holder, (_Block, _Generator)):
+        holder.put(held)
+    elif isinstance(holder, _Attribute):
         if holder.get() is not held:
             holder.set(held)
     elif isinstance(holder, dict):
@@ -264,7 +343,8 @@ def fill(holder: Any, held: Any) -> None:
         )
         if same:
             return
-        if list(holder) == list(held) and not any(isinstance(k, torch.Tensor) for k in held):
+        by_tensors = any(isinstance(k, torch.Tensor) for k in (*holder, *held))
+        if not by_tensors and list(holder) == list(held):
             for key, value in held.items():
                 dict.__setitem__(holder, key, value)
         else:
@@ -284,7 +364,9 @@ class World:
         walk = self._walk(args, kwargs)
         self.outside = walk.outside
         self.tensors = [(leaf.path, leaf.value) for leaf in walk.leaves if leaf.kind == "tensor"]
-        self.plain = {leaf.path: leaf.value for leaf in walk.leaves if leaf.kind == "plain"}
+        self.plain = {
+            leaf.path: leaf.value for leaf in walk.leaves if leaf.kind in ("plain", "block")
+        }
         self._held = [(holder, content(holder)) for holder in walk.holders]
         for _, tensor in self.tensors:
             if not plain(tensor):
@@ -299,6 +381,8 @@ class World:
         for name, value in kwargs.items():
             walk.visit(value, name)
         walk.visit(_within(self.function), "")
+        for n, function in enumerate(registered()):
+            walk.visit(function, f"registered[{n}]")
         return walk
 
     def leaves(self, args: Any = None, kwargs: Any = None) -> list[Leaf]:
@@ -311,7 +395,7 @@ class World:
         """Hold other tensors in the place of those of the call."""
         self.args = tuple(replaced(value, copy) for value in self.args)
         self.kwargs = {name: replaced(value, copy) for name, value in self.kwargs.items()}
-        self._held = [(holder, _replaced(held, copy)) for holder, held in self._held]
+        self._held = [(holder, _replaced(holder, held, copy)) for holder, held in self._held]
         self.tensors = [(path, copy(tensor)) for path, tensor in self.tensors]
 
     @contextmanager
@@ -323,7 +407,7 @@ class World:
         now = [(holder, content(holder)) for holder, _ in self._held]
         try:
             for holder, held in self._held:
-                fill(holder, _replaced(held, copy))
+                fill(holder, _replaced(holder, held, copy))
             args = tuple(replaced(value, copy) for value in self.args)
             yield args, {name: replaced(value, copy) for name, value in self.kwargs.items()}
         finally:
@@ -331,7 +415,11 @@ class World:
                 fill(holder, held)
 
 
-def _replaced(held: Any, copy: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _replaced(holder: Any, held: Any, copy: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(holder, (_Block, _Generator)):
+        return held
+    if isinstance(holder, _Attribute):  # a list that is named stays itself: it is a holder too
+        return replaced(held, copy)
     if type(held) is list:
         return [replaced(value, copy) for value in held]
     if type(held) is dict:

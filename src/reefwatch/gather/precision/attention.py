@@ -67,7 +67,7 @@ class Attention(Instrument):
     def on_op(self, call: Any) -> None:
         if call.phase == "backward":
             return
-        base = call.name.split(".")[1]
+        base = call.name.partition(".")[2].partition(".")[0]
         path = FUSED.get(base)
         if path is not None:
             q, k = call.args[0], call.args[1]

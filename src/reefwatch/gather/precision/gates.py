@@ -54,7 +54,7 @@ class Gates(Instrument):
     def on_op(self, call: Any) -> None:
         if self._product and self._half:
             return
-        if call.name.split(".")[1] not in PRODUCTS:
+        if call.name.partition(".")[2].partition(".")[0] not in PRODUCTS:
             return
         first = next((arg for arg in call.args if isinstance(arg, self._tensor)), None)
         if first is not None and first.device.type == "cuda":
