@@ -24,6 +24,7 @@ from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
 MOST_LOSSES = 100_000
+_KEPT = ("gradient", "weight", "parameter")
 
 
 class Rows(Instrument):
@@ -156,8 +157,12 @@ class Rows(Instrument):
         row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
         row.update(nth=nth, order=self._order, file=file, line=line, **more)
         self._order += 1
-        sketch = None if tensor is None else self._sketch.later(tensor)
+        sketch = None if tensor is None else self._sketch.later(tensor, self._whole(phase))
         self._rows_waiting.append((row, sketch))
+
+    def _whole(self, phase: str) -> bool:
+        """Whether norms are of all elements: those of gradients and parameters, and of step 0."""
+        return self._step == 0 or phase in _KEPT
 
     def fetch(self) -> None:
         """Hand on the rows of the step, when the device has told what they need."""
@@ -264,9 +269,10 @@ class Recorder(Rows):
             why = Unknown("no step of the ladder was examined: no reference was written")
             self._tools.sink.fact("numerics.recorded", why)
             return
-        self._writer.about(steps=self._steps, losses=self.losses(), **self.about())
+        read = self._sketch.shares()
+        self._writer.about(steps=self._steps, losses=self.losses(), read=read, **self.about())
         self._writer.close()
-        value: Any = {"steps": self._steps, "rows": self._writer.rows}
+        value: Any = {"steps": self._steps, "rows": self._writer.rows, "read": read}
         self._tools.sink.fact("numerics.recorded", Evidence("numerics.recorded", value))
 
     def _move(self, tensor: Any) -> None:
