@@ -16,7 +16,7 @@ POSITIONS = 48
 SLICES = 64
 """Slices of an axis that are told one by one; of a longer axis, groups of neighbours."""
 
-READ = 1 << 16
+READ = 1 << 15
 """Elements of a tensor that are read for its slices."""
 SHORT = 8
 """Axes up to this length are read whole, as long as others can be read in part."""

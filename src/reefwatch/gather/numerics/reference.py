@@ -24,7 +24,6 @@ from reefwatch.gather.numerics.sketch import Sketcher, digest, raw, restore
 LADDER = (0, 1, 2, 4, 8, 16, 32, 64)
 """Steps that are recorded."""
 MOST_LOSSES = 100_000
-_KEPT = ("gradient", "weight", "parameter")
 
 
 class Rows(Instrument):
@@ -33,6 +32,7 @@ class Rows(Instrument):
     contract = "numerics"
     wants_ops = True
     wants_before = True
+    on_ladder = True
 
     def arm(self, tools: Tools) -> None:
         self._tools, self._torch = tools, tools.torch
@@ -161,8 +161,8 @@ class Rows(Instrument):
         self._rows_waiting.append((row, sketch))
 
     def _whole(self, phase: str) -> bool:
-        """Whether norms are of all elements: those of gradients and parameters, and of step 0."""
-        return self._step == 0 or phase in _KEPT
+        """Whether norms are of all elements: those of gradients, and all of step 0."""
+        return self._step == 0 or phase == "gradient"
 
     def fetch(self) -> None:
         """Hand on the rows of the step, when the device has told what they need."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from typing import Any, NamedTuple
 
 from reefwatch.gather.dtypes import short
@@ -26,7 +25,8 @@ class Sketcher:
         self._torch = torch
         self._ways: dict[Any, _Way] = {}
         self._waiting: list[_Waiting] = []
-        self._read = Counter[str]()
+        self._of = self._slices = self._norms = 0
+        """Elements: of all tensors, and those that were read for slices and for norms."""
 
     def __call__(self, tensor: Any) -> dict[str, Any]:
         """The sketch of one tensor, now."""
@@ -56,16 +56,18 @@ class Sketcher:
         squares = self._squares(part, way.others, wide)
         norms = None
         if whole and way.part is not None:
-            norms = self._norms(t, way.dense, wide)
-        self._read.update(of=count, slices=way.read, norms=count if whole else way.read)
+            norms = self._parts(t, way.dense, wide)
+        self._of += count
+        self._slices += way.read
+        self._norms += count if whole else way.read
         sketch = {"dtype": short(dtype), "shape": list(t.shape), "axis": way.axis}
         self._waiting.append(_Waiting(sketch, at, squares, norms, count / max(way.read, 1)))
         return sketch
 
     def shares(self) -> dict[str, float]:
         """The share of all elements that was read for `slices` and for `norms`."""
-        count = self._read["of"] or 1
-        return {part: self._read[part] / count for part in ("slices", "norms")}
+        count = self._of or 1
+        return {"slices": self._slices / count, "norms": self._norms / count}
 
     def fetch(self) -> None:
         """Fill in the numbers of all sketches that were made since the last time."""
@@ -78,14 +80,16 @@ class Sketcher:
             _fill(one.sketch, at, squares, total)
 
     def _squares(self, t: Any, others: tuple[int, ...], wide: Any) -> Any:
-        """The sum of squares of each slice, or of all elements."""
+        """The sum of squares of each slice, or of all elements; on a device, its root."""
         if t.device.type != "cpu":  # one kernel
             norms = self._torch.linalg.vector_norm(t, dim=others or None, dtype=wide)
-            return norms.reshape(-1).square_()
+            return norms.reshape(-1)
+        if t.dim() == 1 and t.dtype == wide:
+            return self._torch.dot(t, t).reshape(1)
         kept = t.square() if t.dtype == wide else t.to(wide).square_()
         return kept.sum(others).reshape(-1) if others else kept.sum().reshape(-1)
 
-    def _norms(self, t: Any, dense: bool, wide: Any) -> Any:
+    def _parts(self, t: Any, dense: bool, wide: Any) -> Any:
         """Norms of parts, that make up that of all elements."""
         norm = self._torch.linalg.vector_norm
         count = t.numel()
@@ -110,22 +114,23 @@ class Sketcher:
             key: self._torch.stack([tensors[n] for n in numbers]) for key, numbers in groups.items()
         }
         for key, numbers in groups.items():
-            for number, made in zip(numbers, read(stacked[key].cpu()), strict=True):
+            rows = read(stacked[key].cpu(), key[0].type != "cpu")
+            for number, made in zip(numbers, rows, strict=True):
                 told[number] = made
         return told
 
-    def _listed(self, at: Any) -> list[Any]:
+    def _listed(self, at: Any, far: bool) -> list[Any]:
         made: list[Any] = at.double().tolist()
         return made
 
-    def _summed(self, norms: Any) -> list[Any]:
+    def _summed(self, norms: Any, far: bool) -> list[Any]:
         made: list[Any] = norms.double().square_().sum(1).tolist()
         return made
 
-    def _grouped(self, squares: Any) -> list[Any]:
+    def _grouped(self, squares: Any, far: bool) -> list[Any]:
         """(norms of slices or groups of neighbours, sum of all squares) of each row."""
         torch, wide = self._torch, squares.dtype
-        sums = squares.double()
+        sums = squares.double().square() if far else squares.double()
         whole = sums.sum(1).tolist()
         count = sums.shape[1]
         if count > SLICES:
