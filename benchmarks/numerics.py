@@ -72,7 +72,8 @@ def measured(name: str, device: str) -> bool:
     recorded = statistics.median(times[step] for step in RECORDED)
     plain = statistics.median(t for n, t in enumerate(times) if n > 2 and n not in RECORDED)
     ratio = recorded / plain
-    words = f"| {name} | {torch.device(device).type} | {batch} | {plain:.4f} | {recorded:.4f} | {ratio:.2f} "
+    words = f"| {name} | {torch.device(device).type} | {batch} "
+    words += f"| {plain:.4f} | {recorded:.4f} | {ratio:.2f} "
     read = head["read"]
     words += f"| {size / 1e6:.2f} | {rows:.0f} | {read['norms']:.1%} | {read['slices']:.1%} |"
     print(words, flush=True)
