@@ -140,6 +140,15 @@ def negligible(case: Case) -> frozenset[str]:
     return frozenset(module for module, share in shares if not NEGLIGIBLE.exceeded_by(share))
 
 
+def rounding(case: Case, lost: frozenset[str]) -> frozenset[tuple[str, float]]:
+    """(module, size) of gradients that are rounding alone: the op that made one has that size."""
+    return frozenset(
+        (one["module"].rpartition(".")[0], one["size"])
+        for one in rows(case, ("gradient",))
+        if one["module"] in lost and one.get("size") is not None
+    )
+
+
 def _exact(case: Case) -> bool:
     """True when the first forward gave the reference's bits."""
     told = rows(case, ("setup", "forward"), first=True)
