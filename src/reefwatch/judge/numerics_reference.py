@@ -124,7 +124,8 @@ def _limit(case: Case, one: Mapping[str, Any], part: str) -> float:
     if "noise" not in noise:
         # how fast two right runs part was not measured: only equal bits so far speak for strictness
         return floor if one["step"] == 0 or _exact(case) else floor * LATER.limit
-    return max(SAFETY.limit * float(noise["noise"][part]), floor / 8)
+    own = float(noise["noise"][part]) if told["same_machine"] else _of(noise, part)
+    return max(SAFETY.limit * own, floor / 8)
 
 
 def negligible(case: Case) -> frozenset[str]:
@@ -156,7 +157,10 @@ def _exact(case: Case) -> bool:
 
 
 def _of(noise: Mapping[str, Any], part: str) -> float:
-    return float(noise["noise"][part]) if "noise" in noise else 0.0
+    """What a perturbation made of this row, or of the rows around it, if that is more."""
+    if "noise" not in noise:
+        return 0.0
+    return max(float(noise["noise"][part]), float(noise.get("around", {}).get(part, 0.0)))
 
 
 def beyond(case: Case, one: Mapping[str, Any]) -> tuple[str, float, float]:

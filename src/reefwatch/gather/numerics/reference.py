@@ -49,7 +49,8 @@ class Rows(Instrument):
         self._step = -1
         self._order = 0
         self._rows_waiting: list[tuple[dict[str, Any], Any]] = []
-        self._batch = self._random = 0
+        self._batch = 0
+        self._draws: Counter[str] = Counter()
         self._updating = False
         self._steps: list[int] = []
         self._losses: list[Any] = []
@@ -61,7 +62,8 @@ class Rows(Instrument):
             return
         self._counts.clear()
         self._externals.begin()
-        self._order = self._batch = self._random = 0
+        self._order = self._batch = 0
+        self._draws.clear()
         self._steps.append(step)
 
     def close(self, step: int) -> bool:
@@ -92,10 +94,9 @@ class Rows(Instrument):
         plan = self._plans.of(call.func)
         outs = self._plans.outputs(plan, call)
         if self._torch.Tag.nondeterministic_seeded in getattr(call.func, "tags", ()):
-            for out in outs:
+            for out in _random(call, outs):
                 if out is not None:
-                    self.drawn(f"{self._step}/random/{self._random}", out)
-                    self._random += 1
+                    self.drawn(self._draw(call.name), out)
         self._externals.made(call.out)
         if plan.silent:
             return
@@ -170,6 +171,11 @@ class Rows(Instrument):
         waiting, self._rows_waiting = self._rows_waiting, []
         for row, sketch in waiting:
             self.row(row, sketch)
+
+    def _draw(self, op: str) -> str:
+        """The name of a draw: by its op, since devices draw one mask by one op or by three."""
+        self._draws[op] += 1
+        return f"{self._step}/random/{op}/{self._draws[op] - 1}"
 
     def given(self, name: str, tensor: Any) -> None:
         raise NotImplementedError
@@ -299,6 +305,17 @@ def _rates(optimizer: Any) -> dict[int, float]:
         for param in group["params"]
         if signed or _SCALED & set(optimizer.state.get(param, ()))
     }
+
+
+def _random(call: Any, outs: list[Any]) -> list[Any]:
+    """What of an op's outputs is random. Attention draws only where it drops weights out."""
+    if "attention" not in call.name:
+        return outs
+    schema = call.func._schema.arguments
+    place = next((n for n, a in enumerate(schema) if a.name == "dropout_p"), None)
+    given = call.kwargs.get("dropout_p", 0.0)
+    chance = call.args[place] if place is not None and place < len(call.args) else given
+    return outs[:1] if chance else []
 
 
 def constant(tensor: Any) -> bool:
