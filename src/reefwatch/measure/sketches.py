@@ -68,21 +68,26 @@ def axis_of(shape: Sequence[int]) -> int | None:
 
 
 def steps_of(shape: Sequence[int], axis: int | None) -> list[int]:
-    """The step on each axis, so that about `READ` elements are read for the slices of `axis`.
+    """The step on each axis, so that at most `READ` elements are read for the slices of `axis`.
 
     The longest axes are thinned out first, evenly, and short ones (a kernel's taps) not at all
     when that is enough. It depends on the shape alone: two devices read the same elements.
     """
     steps = [1] * len(shape)
     others = [d for d in range(len(shape)) if d != axis]
-    long = [d for d in others if shape[d] > SHORT]
-    for axes in (long, others):
+
+    def left(d: int) -> int:
+        return -(-shape[d] // steps[d])
+
+    def read() -> int:
+        return math.prod(left(d) for d in range(len(shape)))
+
+    for axes in ([d for d in others if shape[d] > SHORT], others):
         for number, d in enumerate(sorted(axes, key=lambda d: -shape[d])):
-            read = math.prod(-(-size // step) for size, step in zip(shape, steps, strict=True))
-            if read <= READ:
-                return steps
-            share = (read / READ) ** (1 / (len(axes) - number))
+            share = (read() / READ) ** (1 / (len(axes) - number))
             steps[d] = max(steps[d], min(shape[d], math.ceil(share)))
+    while read() > READ and any(left(d) > 1 for d in others):  # lengths do not divide evenly
+        steps[max(others, key=left)] += 1
     return steps
 
 
