@@ -15,7 +15,15 @@ from reefwatch.gather.numerics.plans import Plan
 MOST = 1 << 22
 """Elements of all inputs up to which it is done."""
 
-_ADDED = ("index_put", "index_add", "index_reduce", "scatter_add", "scatter_reduce", "put")
+_ADDED = (
+    "index_put",
+    "_index_put_impl",
+    "index_add",
+    "index_reduce",
+    "scatter_add",
+    "scatter_reduce",
+    "put",
+)
 """Ops that add up in place, term by term, in the dtype of their result."""
 
 Answer = tuple["list[Truth] | None", str, str]
