@@ -74,7 +74,8 @@ def part(name: str, options: list[str], keep: bool) -> dict[str, Any]:
     command = [sys.executable, str(HERE / f"{name}.py"), *options]
     environ = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environ)
-    told = {"of": now, "told": done.stdout, "code": done.returncode, **about()}
+    printed = done.stdout.replace(f"{ROOT}/", "")
+    told = {"of": now, "told": printed, "code": done.returncode, **about()}
     if keep:
         KEPT.mkdir(exist_ok=True)
         place.write_text(json.dumps(told))
