@@ -38,8 +38,8 @@ _BEFORE = ("setup", "forward")
         ),
         Case.of(
             row(phase="backward", op="aten.sum", module="fc", size=1e-12, value=0.5),
-            row(phase="gradient", op="gradient", module="fc.weight", size=0.1),
-            row(phase="gradient", op="gradient", module="fc.bias", size=1e-12, value=0.5),
+            row(phase="gradient", op="gradient", module="fc.weight", size=0.1, order=6),
+            row(phase="gradient", op="gradient", module="fc.bias", size=1e-12, value=0.5, order=7),
             numerics__follows=True,
             numerics__reference=reference(),
         ),
