@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from numerics_faults import DTYPES
+from numerics_jobs import each
 from numerics_models import MODELS, borrowed
 
 import reefwatch
@@ -110,6 +111,13 @@ def runs(name: str, make: Any, seeds: range) -> Any:
             )
 
 
+def _model(job: tuple[str, int]) -> list[Any]:
+    """All runs of one model."""
+    name, seeds = job
+    torch.set_num_threads(1)
+    return list(runs(name, {**MODELS, **borrowed()}[name], range(seeds)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
@@ -120,8 +128,9 @@ def main() -> None:
     every = {**MODELS, **borrowed()}
     table: dict[str, Counter[str]] = {}
     wrong: list[str] = []
-    for name in given.models or every:
-        for what, found, verdicts in runs(name, every[name], range(given.seeds)):
+    jobs = [(name, given.seeds) for name in given.models or every]
+    for (name, _), told in zip(jobs, each(_model, jobs), strict=True):
+        for what, found, verdicts in told:
             row = table.setdefault(what, Counter())
             row["runs"] += 1
             row["findings"] += len(found)

@@ -16,6 +16,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from numerics_jobs import each
+
 ROOT = Path(__file__).resolve().parents[2]
 LINE = (("one", None), ("two", None), ("three", "native_layer_norm"), ("four", "native_layer_norm"))
 OPS = ("native_layer_norm", "addmm", "_log_softmax", "embedding_dense_backward", "gelu")
@@ -101,33 +103,38 @@ def main() -> None:
     ok = True
     print("| op made wrong | from | first named | op named | held where it is right |")
     print("| --- | --- | --- | --- | --- |")
-    for number, op in enumerate(given.ops):
-        folder = Path(tempfile.mkdtemp())
-        path = script(folder)
-        record(folder, path)
-        bad = number % 4
-        line = [environment(folder, f"{n}", op if n >= bad else None) for n in range(4)]
-        told = bisect(folder, path, line)
-        if told.returncode not in (0, 3):
-            raise RuntimeError(told.stderr)
-        report = json.loads(told.stdout)
-        first = str(report["facts"]["first"])
-        places = [
-            finding["place"].get("op", "")
-            for outcome in report["outcomes"]
-            for finding in outcome["findings"]
-        ]
-        named = any(op in place for place in places)
-        healthy = bisect(folder, path, line[:bad]) if bad else None
-        held = healthy is None or healthy.returncode == 0
-        right = first.endswith(f"env-{bad}")
-        ok &= right and named and held
-        print(
-            f"| {op} | environment {bad} | {'yes' if right else first} | {'yes' if named else 'no'}"
-            f" | {'yes' if held else 'no'} |",
-            flush=True,
-        )
+    jobs = list(enumerate(given.ops))
+    for words, right in each(_line, jobs):
+        ok &= right
+        print(words, flush=True)
     raise SystemExit(0 if ok else 1)
+
+
+def _line(job: tuple[int, str]) -> tuple[str, bool]:
+    """A row of the table, and whether all of it is as it should be."""
+    number, op = job
+    folder = Path(tempfile.mkdtemp())
+    path = script(folder)
+    record(folder, path)
+    bad = number % 4
+    line = [environment(folder, f"{n}", op if n >= bad else None) for n in range(4)]
+    told = bisect(folder, path, line)
+    if told.returncode not in (0, 3):
+        raise RuntimeError(told.stderr)
+    report = json.loads(told.stdout)
+    first = str(report["facts"]["first"])
+    places = [
+        finding["place"].get("op", "")
+        for outcome in report["outcomes"]
+        for finding in outcome["findings"]
+    ]
+    named = any(op in place for place in places)
+    healthy = bisect(folder, path, line[:bad]) if bad else None
+    held = healthy is None or healthy.returncode == 0
+    right = first.endswith(f"env-{bad}")
+    words = f"| {op} | environment {bad} | {'yes' if right else first} "
+    words += f"| {'yes' if named else 'no'} | {'yes' if held else 'no'} |"
+    return words, right and named and held
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from numerics_jobs import each
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -340,6 +341,26 @@ def bank(
     yield from every[:most]
 
 
+def _healthy(job: tuple[str, str, int]) -> list[str]:
+    torch.set_num_threads(1)
+    return watched(Step(*job), 4)
+
+
+def _faulty(job: tuple[int, str, str, Site, str, int]) -> tuple[list[str] | None, bool]:
+    """(ops found wrong, whether the fault changed anything); None when it cannot be put there."""
+    first, model, dtype, site, kind, seed = job
+    torch.set_num_threads(1)
+    step = Step(model, dtype, first)
+    step()
+    try:
+        with Fault(site, kind, seed) as fault:
+            found = watched(step)
+    except RuntimeError as error:  # a kernel that cannot be called from Python with its arguments
+        print(f"not seeded: {site.op}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return None, False
+    return found, fault.changed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
@@ -350,29 +371,22 @@ def main() -> None:
     torch.set_num_threads(1)
     began = time.perf_counter()
     table: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
-    clean: dict[str, list[str]] = {}
-    for model in given.models:
-        for dtype in given.dtypes:
-            clean[f"{model} {dtype}"] = watched(Step(model, dtype, given.seed), 4)
-            print(model, dtype, "clean:", clean[f"{model} {dtype}"], file=sys.stderr)
+    kinds = [(model, dtype, given.seed) for model in given.models for dtype in given.dtypes]
+    clean = {
+        f"{m} {d}": found for (m, d, _), found in zip(kinds, each(_healthy, kinds), strict=True)
+    }
+    print("clean:", clean, file=sys.stderr)
     missed = []
-    for number, (model, dtype, site, kind, seed) in enumerate(
-        bank(given.seed, given.most, given.models, given.dtypes)
+    jobs = [(given.seed, *one) for one in bank(given.seed, given.most, given.models, given.dtypes)]
+    for number, ((_, model, dtype, site, kind, _), (found, changed)) in enumerate(
+        zip(jobs, each(_faulty, jobs), strict=True)
     ):
-        step = Step(model, dtype, given.seed)
-        step()
         row = table[kind]
-        try:
-            with Fault(site, kind, seed) as fault:
-                found = watched(step)
-        except (
-            RuntimeError
-        ) as error:  # a kernel that cannot be called from Python with its arguments
+        if found is None:
             row["no seed"] += 1
-            print(f"not seeded: {site.op}: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
         row["seeded"] += 1
-        if not fault.changed:
+        if not changed:
             row["no change"] += 1
         elif site.op in found:
             row["found"] += 1

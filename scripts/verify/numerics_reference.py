@@ -7,6 +7,7 @@ too: the same program again, another seed, and another thread count.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 from numerics_faults import DTYPES, MODELS
+from numerics_jobs import each
 from numerics_models import MODELS as EVERY
 from torch import nn
 
@@ -208,6 +210,33 @@ def located(fault: Fault, found: list[tuple[str, str, str]]) -> bool:
     return any(code in right for code, *_ in found)
 
 
+def _healthy(job: tuple[Path, str, str]) -> dict[str, Any]:
+    """What is found in healthy runs of one model against its reference, which is recorded here."""
+    scratch, name, dtype = job
+    torch.set_num_threads(1)
+    place = scratch / f"{name}-{dtype}"
+    record(name, dtype, place, 2)
+    clean = {}
+    for what, seed, threads in (("again", 0, 1), ("another seed", 9, 1), ("2 threads", 0, 2)):
+        torch.set_num_threads(threads)
+        found = told(watched(Program(name, dtype, seed), place, against=place))
+        torch.set_num_threads(1)
+        clean[f"{name} {dtype} {what}"] = found
+        print(name, dtype, what, found, file=sys.stderr)
+    return clean
+
+
+def _faulty(job: tuple[Path, str, str, int]) -> tuple[Fault, list[Any], bool]:
+    """(the fault, without its action; what was found; whether it was located)."""
+    scratch, name, dtype, number = job
+    torch.set_num_threads(1)
+    fault = next(itertools.islice(faults(name, dtype), number, None))
+    program = Program(name, dtype)
+    fault.put(program)
+    found = told(watched(program, scratch, against=scratch / f"{name}-{dtype}"))
+    return replace(fault, put=print), found, located(fault, found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
@@ -218,33 +247,25 @@ def main() -> None:
     torch.set_num_threads(1)
     began = time.perf_counter()
     scratch = Path(tempfile.mkdtemp())
-    every, clean = [], {}
-    for name in given.models:
-        for dtype in given.dtypes:
-            place = scratch / f"{name}-{dtype}"
-            record(name, dtype, place, 2)
-            every += [(name, dtype, fault) for fault in faults(name, dtype)]
-            for what, seed, threads in (
-                ("again", 0, 1),
-                ("another seed", 9, 1),
-                ("2 threads", 0, 2),
-            ):
-                torch.set_num_threads(threads)
-                found = told(watched(Program(name, dtype, seed), place, against=place))
-                torch.set_num_threads(1)
-                clean[f"{name} {dtype} {what}"] = found
-                print(name, dtype, what, found, file=sys.stderr)
+    kinds = [(scratch, name, dtype) for name in given.models for dtype in given.dtypes]
+    clean = {}
+    for told_of in each(_healthy, kinds):
+        clean.update(told_of)
+    every = [
+        (scratch, name, dtype, number)
+        for _, name, dtype in kinds
+        for number, _ in enumerate(faults(name, dtype))
+    ]
     random.Random(given.seed).shuffle(every)
     table: dict[str, Counter[str]] = {}
     missed = []
-    for number, (name, dtype, fault) in enumerate(every[: given.most]):
-        program = Program(name, dtype)
-        fault.put(program)
-        found = told(watched(program, scratch, against=scratch / f"{name}-{dtype}"))
+    jobs = every[: given.most]
+    for number, ((_, name, dtype, _), (fault, found, right)) in enumerate(
+        zip(jobs, each(_faulty, jobs), strict=True)
+    ):
         row = table.setdefault(fault.kind, Counter())
         row["seeded"] += 1
         row["found"] += bool(found)
-        right = located(fault, found)
         row["located"] += right
         if not right:
             missed.append(f"{fault.kind} at {fault.site or 'the loop'}, {name} {dtype}: {found}")

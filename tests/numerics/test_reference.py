@@ -9,8 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+
 import reefwatch  # noqa: E402
 from reefwatch.core.errors import UsageError  # noqa: E402
+from reefwatch.gather.numerics.reference import Rows  # noqa: E402
 from reefwatch.store.bundle import Bundle  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -183,3 +186,59 @@ def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     left.mkdir()
     bank.watched(bank.Program("cnn", "fp32"), tmp_path / "out", record=tmp_path / "ref")
     assert not left.exists() and (tmp_path / "ref").is_dir()
+
+
+def elsewhere(monkeypatch):
+    """From here on, runs take place on another machine than the references were recorded on."""
+    about = Rows.about
+    monkeypatch.setattr(Rows, "about", lambda rows: {**about(rows), "device": {"kind": "other"}})
+
+
+def test_attention_is_no_draw_and_is_not_put_in_place(tmp_path, monkeypatch):
+    """Devices give other outputs beside the result: counted as draws, layers were swapped."""
+    bank.record("vit", "fp32", tmp_path / "ref", 1)
+    elsewhere(monkeypatch)
+    with sdpa_kernel(SDPBackend.MATH):
+        report = bank.watched(bank.Program("vit", "fp32"), tmp_path, against=tmp_path / "ref")
+    assert bank.told(report) == []
+    value = report.records[0].fact("numerics.reference").value
+    assert not value["same_machine"]
+    assert set(value["fed"]) == {"same"}
+    assert not any("/random/" in name for name in Bundle(tmp_path / "ref").names())
+
+
+def test_masks_without_a_counterpart_prove_nothing(tmp_path, monkeypatch):
+    """A device that draws its masks by another op cannot be given those of the reference."""
+
+    def program(own):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            hidden = layer(torch.ones(4, 8))
+            mask = torch.rand(4, 8) < 0.5 if own else torch.bernoulli(torch.full((4, 8), 0.5))
+            (hidden * mask).sum().backward()
+            optimizer.step()
+
+    def watched(own, **asked):
+        watch = reefwatch.watch(exam=30, budget=0, out=tmp_path / "out", **asked)
+        with watch:
+            program(own)
+        return watch.report
+
+    watched(False, record=tmp_path / "ref")
+    report = watched(True, against=tmp_path / "ref")
+    told = {o.code: o for o in report.outcomes if o.code.startswith("REF00")}
+    assert told["REF002"].verdict.value == "unproven"
+    assert "random draws of this run (aten.rand.default first)" in told["REF002"].reason
+
+
+def test_after_the_exam_the_ladder_is_heard_by_the_reference_alone(tmp_path):
+    watch = reefwatch.watch(exam=0, budget=0, out=tmp_path / "out", record=tmp_path / "ref")
+    with watch:
+        bank.Program("cnn", "fp32").run()
+    record = watch.report.records[0]
+    assert record.fact("numerics.recorded").value["steps"] == [0, 1, 2, 4]
+    assert 0 < record.fact("numerics.recorded").value["read"]["slices"] <= 1
+    assert "no step was examined" in record.fact("precision.ops").reason

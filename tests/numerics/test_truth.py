@@ -152,3 +152,33 @@ def test_a_model_all_in_16_bits_holds(dtype, tmp_path):
 
     report = watched(step, tmp_path)
     assert [f.message for o in numerics(report).values() for f in o.findings] == []
+
+
+def test_parts_of_split_memory_are_judged_from_before_the_split(tmp_path):
+    """A GRU splits its gates into parts of one memory: what spoils a part spoils its source."""
+    step = bank.Step("rnn", "fp32", seed=3)
+    site = next(site for site in bank.sites(step) if "unsafe_split" in site.op)
+    with bank.Fault(site, "one channel 1 % off", seed=5) as fault:
+        report = watched(step, tmp_path)
+    assert fault.changed
+    found = {f.place.op for o in numerics(report).values() for f in o.findings}
+    assert "aten.unsafe_split.Tensor" in found
+
+
+def test_what_an_integer_cannot_hold_is_not_judged_and_the_rest_is(tmp_path):
+    values = torch.tensor([1.7, -2.3, float("inf"), float("nan"), -1e30])
+    report = watched(lambda: (values * 1).to(torch.int64), tmp_path)
+    assert not [f for o in numerics(report).values() for f in o.findings]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradients_of_attention_that_cancel_are_no_finding(seed, tmp_path):
+    """The first causal query sees one key: gradients of q and k are zero but for rounding."""
+    torch.manual_seed(seed)
+    q, k, v = (torch.randn(4, 8, 24, 16, requires_grad=True) for _ in range(3))
+
+    def step():
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out.square().sum().backward()
+
+    assert not [f for o in numerics(watched(step, tmp_path)).values() for f in o.findings]

@@ -103,9 +103,13 @@ def _keep(place: Path, found: Mapping[str, Sequence[Any]]) -> None:
     curves = [one.head.get("losses", []) for one in found["noise"]]
     about = {k: v for k, v in base.head.items() if k not in ("reference", "rows", "files")}
     rows, tensors = list(base.rows()), [(name, base.tensor(name)) for name in base.names()]
+    rows = [row if "given" in row else {**row, "noise": _noise(row, noises)} for row in rows]
+    around = _around(rows)
     writer = BundleWriter(place, about)
     for row in rows:
-        writer.row(row if "given" in row else {**row, "noise": _noise(row, noises)})
+        if row.get("noise", {}).get("noise"):
+            row["noise"]["around"] = around[row["step"], row["phase"]]
+        writer.row(row)
     for name, tensor in tensors:
         if tensor is not None:
             writer.tensor(name, *tensor)
@@ -136,6 +140,24 @@ def _noise(row: Mapping[str, Any], noises: Mapping[str, Iterable[Any]]) -> dict[
             for part in kept:
                 kept[part] = max(kept[part], off[part])
     return told
+
+
+def _around(rows: Iterable[Mapping[str, Any]]) -> dict[Any, dict[str, float]]:
+    """By step and phase, the root mean square of what a perturbation made of all its rows.
+
+    A few runs say little of one norm: by luck it may be the same twice where all is in motion.
+    """
+    every: dict[Any, list[Mapping[str, float]]] = {}
+    for row in rows:
+        if row.get("noise", {}).get("noise"):
+            every.setdefault((row["step"], row["phase"]), []).append(row["noise"]["noise"])
+    return {
+        key: {
+            part: math.sqrt(sum(one[part] ** 2 for one in told) / len(told))
+            for part in ("value", "norm", "slice")
+        }
+        for key, told in every.items()
+    }
 
 
 def _band(base: Sequence[float], curves: Sequence[Sequence[float]]) -> list[float]:

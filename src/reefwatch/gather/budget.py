@@ -39,6 +39,8 @@ class Scheduler:
         self.share = share
         self.wanted: frozenset[int] = frozenset()
         """Steps that are examined whatever it costs: a reference was asked for."""
+        self.alone = False
+        """True when the step under way is examined for the reference's sake alone."""
         self.exam_spent = 0.0
         self.exam_steps = 0
         self.ended = "" if exam > 0 else "no exam was asked for"
@@ -64,6 +66,7 @@ class Scheduler:
 
     def examine(self, step: int) -> bool:
         """True when `step`, which begins now, is to be examined."""
+        self.alone = bool(self.ended) and step in self.wanted
         if step in self.wanted:
             return True
         if not self.ended:

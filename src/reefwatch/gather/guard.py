@@ -213,13 +213,14 @@ class Panel:
         for guard in self.guards:
             guard.instrument.passing = not looking
 
-    def open(self, step: int, turn: int) -> None:
-        """Begin an examined step for those whose turn it is."""
+    def open(self, step: int, turn: int, alone: bool = False) -> None:
+        """Begin an examined step for those whose turn it is; `alone`, for the reference only."""
         with Shield(self._torch):
             self._hearing.clear()
             for guard in self.guards:
                 guard.step = step
                 guard.looking = guard.on and turn % guard.instrument.every == 0
+                guard.looking &= guard.instrument.on_ladder or not alone
                 if guard.looking:
                     guard.call("open", step)
 

@@ -48,6 +48,8 @@ class Instrument:
     torch.func's transforms. Computing with those can end the process."""
     every: int = 1
     """Opened in every so many of the examined steps only: for an instrument that costs more."""
+    on_ladder: bool = False
+    """Opened in steps that are examined for a reference alone, after the exam."""
     passing: bool = False
     """Set by the Watch in a step that is passed over to keep to the budget: count, do not look."""
 

@@ -56,7 +56,7 @@ class Window(Instrument):
     def open(self, step: int) -> None:
         """An examined step begins."""
         self.examined, self.missed = True, False
-        self._panel.open(step, self._turn)
+        self._panel.open(step, self._turn, self._scheduler.alone)
         self._turn += 1
         if self.layer is not None:
             self._before = self.layer.seconds

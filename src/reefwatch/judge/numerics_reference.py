@@ -124,7 +124,8 @@ def _limit(case: Case, one: Mapping[str, Any], part: str) -> float:
     if "noise" not in noise:
         # how fast two right runs part was not measured: only equal bits so far speak for strictness
         return floor if one["step"] == 0 or _exact(case) else floor * LATER.limit
-    return max(SAFETY.limit * float(noise["noise"][part]), floor / 8)
+    own = float(noise["noise"][part]) if told["same_machine"] else _of(noise, part)
+    return max(SAFETY.limit * own, floor / 8)
 
 
 def negligible(case: Case) -> frozenset[str]:
@@ -140,6 +141,15 @@ def negligible(case: Case) -> frozenset[str]:
     return frozenset(module for module, share in shares if not NEGLIGIBLE.exceeded_by(share))
 
 
+def rounding(case: Case, lost: frozenset[str]) -> frozenset[tuple[str, float]]:
+    """(module, size) of gradients that are rounding alone: the op that made one has that size."""
+    return frozenset(
+        (one["module"].rpartition(".")[0], one["size"])
+        for one in rows(case, ("gradient",))
+        if one["module"] in lost and one.get("size") is not None
+    )
+
+
 def _exact(case: Case) -> bool:
     """True when the first forward gave the reference's bits."""
     told = rows(case, ("setup", "forward"), first=True)
@@ -147,7 +157,10 @@ def _exact(case: Case) -> bool:
 
 
 def _of(noise: Mapping[str, Any], part: str) -> float:
-    return float(noise["noise"][part]) if "noise" in noise else 0.0
+    """What a perturbation made of this row, or of the rows around it, if that is more."""
+    if "noise" not in noise:
+        return 0.0
+    return max(float(noise["noise"][part]), float(noise.get("around", {}).get(part, 0.0)))
 
 
 def beyond(case: Case, one: Mapping[str, Any]) -> tuple[str, float, float]:

@@ -16,15 +16,10 @@ POSITIONS = 48
 SLICES = 64
 """Slices of an axis that are told one by one; of a longer axis, groups of neighbours."""
 
-
-LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
-"""The largest float32."""
-
-
-def narrowed(value: float) -> float:
-    """The value as float32 has it: what is written is what is compared."""
-    kept: float = struct.unpack("<f", struct.pack("<f", min(value, LARGEST)))[0]
-    return kept
+READ = 1 << 15
+"""Elements of a tensor that are read for its slices."""
+SHORT = 8
+"""Axes up to this length are read whole, as long as others can be read in part."""
 
 
 def packed(sketch: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +65,30 @@ def axis_of(shape: Sequence[int]) -> int | None:
     if len(shape) < 2 or math.prod(shape) == 0:
         return None
     return 1 if len(shape) in (4, 5) else len(shape) - 1
+
+
+def steps_of(shape: Sequence[int], axis: int | None) -> list[int]:
+    """The step on each axis, so that at most `READ` elements are read for the slices of `axis`.
+
+    The longest axes are thinned out first, evenly, and short ones (a kernel's taps) not at all
+    when that is enough. It depends on the shape alone: two devices read the same elements.
+    """
+    steps = [1] * len(shape)
+    others = [d for d in range(len(shape)) if d != axis]
+
+    def left(d: int) -> int:
+        return -(-shape[d] // steps[d])
+
+    def read() -> int:
+        return math.prod(left(d) for d in range(len(shape)))
+
+    for axes in ([d for d in others if shape[d] > SHORT], others):
+        for number, d in enumerate(sorted(axes, key=lambda d: -shape[d])):
+            share = (read() / READ) ** (1 / (len(axes) - number))
+            steps[d] = max(steps[d], min(shape[d], math.ceil(share)))
+    while read() > READ and any(left(d) > 1 for d in others):  # lengths do not divide evenly
+        steps[max(others, key=left)] += 1
+    return steps
 
 
 def distance(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:

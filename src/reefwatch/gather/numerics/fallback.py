@@ -15,6 +15,17 @@ from reefwatch.gather.numerics.plans import Plan
 MOST = 1 << 22
 """Elements of all inputs up to which it is done."""
 
+_ADDED = (
+    "index_put",
+    "_index_put_impl",
+    "index_add",
+    "index_reduce",
+    "scatter_add",
+    "scatter_reduce",
+    "put",
+)
+"""Ops that add up in place, term by term, in the dtype of their result."""
+
 Answer = tuple["list[Truth] | None", str, str]
 
 
@@ -31,6 +42,8 @@ def again(torch: Any, op: Inputs, func: Any, plan: Plan) -> Answer:
         return _each(torch, op, func)
     if "attention" in op.name:
         op.extra["inner"] = op.dtype  # weights and their gradients are rounded to it on the way
+    if op.name.removeprefix("aten.").startswith(_ADDED):
+        op.extra["inner"] = op.dtype  # each term is added to what lies there
     table = __import__("torch._decomp", fromlist=["decomposition_table"]).decomposition_table
     call, witness = (table[func], "decomposition") if func in table else (func, "float64 kernel")
     try:

@@ -49,6 +49,8 @@ class Follower(Rows):
         """What of a small reference could not be put in place."""
         here = self.about()
         self._same = all(self._reader.head.get(part) == here[part] for part in here)
+        self._undrawn: list[str] = []
+        """Ops whose draws have no counterpart in the reference: its masks cannot be put there."""
         self._here: list[dict[str, Any]] = []
         self._soft = Soft()
         self._met = self._of = 0
@@ -134,11 +136,13 @@ class Follower(Rows):
         if self._small:
             return
         found = self._reader.tensor(name)
-        if found is None or found[0] == raw(self._torch, tensor):
+        if found is not None and found[0] == raw(self._torch, tensor):
             return
-        if put(self._torch, tensor, found):
+        if found is not None and put(self._torch, tensor, found):
             self._replaced = True
             self._fed["drawn"] += 1
+        elif self._step in self._reader.head.get("steps", ()) and self._comparable():
+            self._undrawn.append(name.split("/")[2])
 
     def row(self, row: dict[str, Any], sketch: dict[str, Any] | None) -> None:
         if self._small and row["step"] != self._zero:
@@ -203,6 +207,11 @@ class Follower(Rows):
             sink.fact(
                 "numerics.reference", Unknown("no step of the reference's ladder was examined")
             )
+            return
+        if self._undrawn:
+            what = f"{len(self._undrawn)} random draws of this run ({self._undrawn[0]} first)"
+            said = f"{what} have no counterpart in the reference: masks differ"
+            sink.fact("numerics.reference", Unknown(said))
             return
         value: dict[str, Any] = {
             "steps": [0] if self._small else self._compared,

@@ -13,7 +13,7 @@ from typing import Any
 
 from reefwatch.gather.dtypes import short
 from reefwatch.gather.numerics.formula import Inputs, Truth, formula, spread
-from reefwatch.measure.rounding import growth
+from reefwatch.measure.rounding import UNIT, growth
 
 MOST = 1 << 21
 """Elements of an input up to which the whole is computed again; then rows or channels are drawn."""
@@ -26,14 +26,25 @@ class Noisy:
         self.op, self.inputs, self.function = op, inputs, function
 
     def truths(
-        self, got: list[Any], *, length: int, axis: int | None = 0, share: float = 1.0
+        self,
+        got: list[Any],
+        *,
+        length: int,
+        axis: int | None = 0,
+        share: float = 1.0,
+        least: list[Any] | None = None,
     ) -> list[Truth]:
-        """`got`: the run's outputs, None where one is not judged; `length` is summed over."""
+        """`got`: the run's outputs, None where one is not judged; `length` is summed over.
+
+        `least`: what each output may be off in any case, where a formula says so.
+        """
         from reefwatch.gather.numerics.noise import allowed, factor_of
 
         op = self.op
         values = self.function(*self.inputs)
         bounds = allowed(op, self.function, self.inputs, values, length, op.kinds(len(values)))
+        if least is not None:
+            bounds = [bound + more for bound, more in zip(bounds, least, strict=True)]
         bias = factor_of(op, length)
         several = [value.ndim > 1 for value in values]
         return [
@@ -468,10 +479,20 @@ def attention_backward(op: Inputs) -> list[Truth] | None:
         back = xp.swapaxes(inner, -1, -2)
         return [inner @ b * seen.scale, back @ a * seen.scale, xp.swapaxes(weights, -1, -2) @ g]
 
+    def cancelled(g: Any, a: Any, b: Any, c: Any, o: Any, *given: Any) -> list[Any]:
+        # g c^T and the sum of g o cancel, wholly where a query has one key; both are rounded
+        weights, _ = seen.weights(a, b, *given)
+        g, a, b, c, o = (xp.abs(t) for t in (g, a, b, c, o))
+        inner = weights * (g @ xp.swapaxes(c, -1, -2) + (g * o).sum(-1, keepdims=True))
+        inner = inner * UNIT[op.compute] * (math.sqrt(q.shape[-1]) + 2) * seen.scale
+        return [inner @ b, xp.swapaxes(inner, -1, -2) @ a, xp.zeros(c.shape)]
+
     op.extra["inner"] = op.dtype
     got = [None if out is None or not out.numel() else seen.take(out) for out in op.outs[:3]]
-    length = k.shape[2] + q.shape[-1]
-    return Noisy(op, flat, function).truths(got, length=length, axis=0, share=seen.share)
+    length, least = k.shape[2] + q.shape[-1], cancelled(*flat)
+    return Noisy(op, flat, function).truths(
+        got, length=length, axis=0, share=seen.share, least=least
+    )
 
 
 @formula("aten.native_dropout")

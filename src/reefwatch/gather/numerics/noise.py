@@ -24,6 +24,8 @@ ULPS = 8
 function of a formula (1 / sqrt(variance + eps) of a row that is constant)."""
 WHOLE = 0.05
 """Of the typical change of a whole output, what every element of it is allowed."""
+ROW = 0.5
+"""The same where each row has one number."""
 MOVE = 2.0**-26
 """Relative move of the inputs: large against float64, small against what bends a function."""
 
@@ -82,10 +84,13 @@ def _move(xp: Any, generator: Any, array: Any, together: bool) -> Any:
 def _smooth(xp: Any, change: Any) -> Any:
     """The largest of the own change, the typical one along the last axis, a part of that of all.
 
-    An element whose terms cancel exactly moves with none of its inputs, and is rounded too.
+    An element whose terms cancel exactly moves with none of its inputs, and is rounded too. Where
+    there is one number per row, few draws say little of a row: a part of all counts then.
     """
-    if change.ndim == 0 or change.shape[-1] < 2:
+    if change.size < 2:
         return change
     squares = change * change
+    if change.shape[-1] < 2:
+        return xp.maximum(change, ROW * xp.sqrt(squares.mean()))
     typical = xp.sqrt(squares.mean(-1, keepdims=True))
     return xp.maximum(xp.maximum(change, typical), WHOLE * xp.sqrt(squares.mean()))

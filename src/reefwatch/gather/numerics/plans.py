@@ -14,6 +14,9 @@ _MADE = frozenset(
     detach_ requires_grad_ _unsafe_view _reshape_alias""".split()  # noqa: SIM905
 )
 """Ops that make or rearrange, and compute nothing that could be wrong by rounding."""
+_ALIASED = frozenset(("unsafe_split", "unsafe_split_with_sizes"))
+"""Ops that give parts of their input's memory, though their schema does not say so: what they
+give is judged from a copy of the input."""
 _SPACES = ("aten", "prims")
 _SILENT = ("profiler", "prim")
 
@@ -27,6 +30,8 @@ class Plan:
     """Places of the arguments that it writes."""
     names: tuple[str, ...]
     """Names of all arguments, by place."""
+    kept: tuple[int, ...] = ()
+    """Places of the arguments that are copied before it runs: those, and what it aliases."""
     silent: bool = False
     """Nothing to judge: a view, or a tensor made from nothing."""
     reason: str = ""
@@ -56,23 +61,24 @@ class Plans:
         names = tuple(argument.name for argument in schema.arguments)
         alias = [argument.alias_info for argument in schema.arguments]
         writes = tuple(at for at, info in enumerate(alias) if info is not None and info.is_write)
+        kept = (*writes, 0) if bare in _ALIASED else writes
         views = any(info is not None and not info.is_write for info in alias)
         if space in _SILENT:
             return Plan(name, (), names, silent=True)
         if space not in _SPACES:
-            return Plan(name, writes, names, reason=f"{space}::{bare} has no second formula")
+            return Plan(name, writes, names, kept, reason=f"{space}::{bare} has no second formula")
         if bare in _MADE or (views and not writes):
-            return Plan(name, writes, names, silent=True)
+            return Plan(name, writes, names, kept, silent=True)
         if self._torch.Tag.nondeterministic_seeded in func.tags:
             random = f"random ({name}): another draw is as right"
-            return Plan(name, writes, names, reason="" if find(name) else random)
-        return Plan(name, writes, names)
+            return Plan(name, writes, names, kept, reason="" if find(name) else random)
+        return Plan(name, writes, names, kept)
 
     def copied(self, plan: Plan, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with copies of those that are written."""
-        written = {plan.names[at] for at in plan.writes}
+        """The arguments with copies of those that are written or given on."""
+        written = {plan.names[at] for at in plan.kept}
         return (
-            [self._copy(arg) if at in plan.writes else arg for at, arg in enumerate(args)],
+            [self._copy(arg) if at in plan.kept else arg for at, arg in enumerate(args)],
             {name: self._copy(arg) if name in written else arg for name, arg in kwargs.items()},
         )
 

@@ -32,6 +32,7 @@ class Rows(Instrument):
     contract = "numerics"
     wants_ops = True
     wants_before = True
+    on_ladder = True
 
     def arm(self, tools: Tools) -> None:
         self._tools, self._torch = tools, tools.torch
@@ -48,7 +49,8 @@ class Rows(Instrument):
         self._step = -1
         self._order = 0
         self._rows_waiting: list[tuple[dict[str, Any], Any]] = []
-        self._batch = self._random = 0
+        self._batch = 0
+        self._draws: Counter[str] = Counter()
         self._updating = False
         self._steps: list[int] = []
         self._losses: list[Any] = []
@@ -60,7 +62,8 @@ class Rows(Instrument):
             return
         self._counts.clear()
         self._externals.begin()
-        self._order = self._batch = self._random = 0
+        self._order = self._batch = 0
+        self._draws.clear()
         self._steps.append(step)
 
     def close(self, step: int) -> bool:
@@ -91,10 +94,9 @@ class Rows(Instrument):
         plan = self._plans.of(call.func)
         outs = self._plans.outputs(plan, call)
         if self._torch.Tag.nondeterministic_seeded in getattr(call.func, "tags", ()):
-            for out in outs:
+            for out in _random(call, outs):
                 if out is not None:
-                    self.drawn(f"{self._step}/random/{self._random}", out)
-                    self._random += 1
+                    self.drawn(self._draw(call.name), out)
         self._externals.made(call.out)
         if plan.silent:
             return
@@ -156,8 +158,12 @@ class Rows(Instrument):
         row = {"step": self._step, "phase": phase, "module": module, "op": op, "out": place}
         row.update(nth=nth, order=self._order, file=file, line=line, **more)
         self._order += 1
-        sketch = None if tensor is None else self._sketch.later(tensor)
+        sketch = None if tensor is None else self._sketch.later(tensor, self._whole(phase))
         self._rows_waiting.append((row, sketch))
+
+    def _whole(self, phase: str) -> bool:
+        """Whether norms are of all elements: those of gradients, and all of step 0."""
+        return self._step == 0 or phase == "gradient"
 
     def fetch(self) -> None:
         """Hand on the rows of the step, when the device has told what they need."""
@@ -165,6 +171,11 @@ class Rows(Instrument):
         waiting, self._rows_waiting = self._rows_waiting, []
         for row, sketch in waiting:
             self.row(row, sketch)
+
+    def _draw(self, op: str) -> str:
+        """The name of a draw: by its op, since devices draw one mask by one op or by three."""
+        self._draws[op] += 1
+        return f"{self._step}/random/{op}/{self._draws[op] - 1}"
 
     def given(self, name: str, tensor: Any) -> None:
         raise NotImplementedError
@@ -264,9 +275,10 @@ class Recorder(Rows):
             why = Unknown("no step of the ladder was examined: no reference was written")
             self._tools.sink.fact("numerics.recorded", why)
             return
-        self._writer.about(steps=self._steps, losses=self.losses(), **self.about())
+        read = self._sketch.shares()
+        self._writer.about(steps=self._steps, losses=self.losses(), read=read, **self.about())
         self._writer.close()
-        value: Any = {"steps": self._steps, "rows": self._writer.rows}
+        value: Any = {"steps": self._steps, "rows": self._writer.rows, "read": read}
         self._tools.sink.fact("numerics.recorded", Evidence("numerics.recorded", value))
 
     def _move(self, tensor: Any) -> None:
@@ -293,6 +305,17 @@ def _rates(optimizer: Any) -> dict[int, float]:
         for param in group["params"]
         if signed or _SCALED & set(optimizer.state.get(param, ()))
     }
+
+
+def _random(call: Any, outs: list[Any]) -> list[Any]:
+    """What of an op's outputs is random. Attention draws only where it drops weights out."""
+    if "attention" not in call.name:
+        return outs
+    schema = call.func._schema.arguments
+    place = next((n for n, a in enumerate(schema) if a.name == "dropout_p"), None)
+    given = call.kwargs.get("dropout_p", 0.0)
+    chance = call.args[place] if place is not None and place < len(call.args) else given
+    return outs[:1] if chance else []
 
 
 def constant(tensor: Any) -> bool:

@@ -35,6 +35,7 @@ class States(Instrument):
     name = "numerics.resume"
     contract = "numerics"
     wants_ops = True
+    on_ladder = True
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._until: int | None = plan.get("until")

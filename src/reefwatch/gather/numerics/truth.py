@@ -83,7 +83,7 @@ class Truth(Instrument):
         """Keep what an op is about to write over."""
         self._before = None
         plan = self._plans.of(func)
-        if plan.writes and not plan.reason and self._room():
+        if plan.kept and not plan.reason and self._room():
             new = self._key(func, args, kwargs) not in self._judged
             if new or self._level > NEW_OP:
                 self._before = (func, self._plans.copied(plan, args, kwargs))
@@ -108,7 +108,7 @@ class Truth(Instrument):
             self._left.add(key)
             return
         args, kwargs = call.args, call.kwargs
-        if plan.writes:
+        if plan.kept:
             if before is None or before[0] is not call.func:
                 return
             args, kwargs = before[1]
