@@ -42,6 +42,18 @@ FAULTS = {
         "head",
     ),
     "16-mixed on a CPU trains in bf16": ("lightning", "--precision 16-mixed", "PREC027", ""),
+    "one replica changed by 1e-6 (Lightning)": (
+        "lightning",
+        "--ddp --fault replica",
+        "DIST040",
+        "head.weight",
+    ),
+    "a part compiled wrongly (Lightning)": (
+        "lightning",
+        "--compile --fault compile",
+        "COMP001",
+        "1",
+    ),
     "clipping at four times the limit (Lightning)": (
         "lightning",
         "--clip 0.05 --fault clip",
@@ -53,6 +65,19 @@ FAULTS = {
         "--precision bf16-mixed --fault upcast",
         "PREC001",
         "mlp.gate_proj",
+    ),
+    "fp16=True on a CPU trains in fp32": ("huggingface", "--precision 16-mixed", "PREC025", ""),
+    "one replica changed by 1e-6 (transformers)": (
+        "huggingface",
+        "--ddp --fault replica",
+        "DIST040",
+        "q_proj.lora_B",
+    ),
+    "an MLP of LLaMA compiled wrongly": (
+        "huggingface",
+        "--compile --fault compile",
+        "COMP001",
+        "act_fn",
     ),
     "a LoRA adapter that never changes": (
         "huggingface",
@@ -71,7 +96,10 @@ FAULTS = {
 
 def program(framework: str, words: str, *more: str) -> list[dict[str, Any]]:
     """What each rank says. Raises RuntimeError when the program fails."""
-    command = [sys.executable, str(PROGRAM), framework, *words.split(), *more]
+    command = [sys.executable]
+    if framework == "huggingface" and "--ddp" in words:  # Lightning starts its ranks itself
+        command += "-m torch.distributed.run --standalone --nproc-per-node 2".split()
+    command += [str(PROGRAM), framework, *words.split(), *more]
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     told = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
     lines = [line for line in told.stdout.splitlines() if line.startswith('{"rank"')]

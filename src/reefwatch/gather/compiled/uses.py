@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from reefwatch.gather.compiled.earlier import Earlier
 from reefwatch.gather.patches import Patches, getframe, unseen
 
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -159,6 +160,7 @@ class Uses:
         self._patches = Patches()
         self._on = False
         self.roles = Roles()
+        self.earlier = Earlier()
         for way in (Use.original, Use.again, Use._as):
             never_compile(torch, way.__code__)
 
@@ -167,6 +169,7 @@ class Uses:
         frames = sys.modules["torch._dynamo.eval_frame"]
         self._on = True
         self._patches.replace(frames._TorchDynamoContext, "__call__", self._make)
+        self.earlier.adopt(frames, self._stand_before)
 
     def stop(self) -> None:
         """Calls of what was compiled meanwhile pass through from here on."""
@@ -174,6 +177,7 @@ class Uses:
         for use in self.all:
             use.live = False
         self._patches.restore()
+        self.earlier.restore()
 
     def _make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         frames = sys.modules["torch._dynamo.eval_frame"]
@@ -190,11 +194,13 @@ class Uses:
 
         return __call__
 
-    def _stand_before(self, context: Any, made: Any) -> Any:
+    def _stand_before(
+        self, context: Any, made: Any, place: tuple[str, int] | None = None
+    ) -> Any:
         function = getattr(made, "_torchdynamo_orig_callable", None)
         if not self._on or function is None or type(made).__name__ != "function":
             return made
-        use = Use(len(self.all), function, made, context, _place(), self.roles)
+        use = Use(len(self.all), function, made, context, place or _place(), self.roles)
         caller, roles = self._caller, self.roles
 
         def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
