@@ -87,13 +87,14 @@ def lightning(args):
     class Net(pl.LightningModule):
         def __init__(self):
             super().__init__()
-            self.features = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1))
+            self.features = nn.Sequential(nn.Linear(16, 32), nn.ReLU())
+            self.dropout = nn.Dropout(0.1)
             self.head = nn.Linear(32, 4)
             self.automatic_optimization = not args.two
             self.losses = []
 
         def forward(self, x):
-            return self.head(self.features(x))
+            return self.head(self.dropout(self.features(x)))
 
         def training_step(self, batch, number):
             x, y = batch
