@@ -22,6 +22,7 @@ from reefwatch.core.report import Report
 EXAM = 2.0
 """Seconds that a test may be slowed down by."""
 _FILE = "REEFWATCH_SUITE"
+_FIXTURES = {"no_fallback", "matches_fp64", "compiled_matches", "matches_reference"}
 _pid = os.getpid()
 _seen: dict[str, dict[str, Any]] = {}
 
@@ -29,7 +30,8 @@ _seen: dict[str, dict[str, Any]] = {}
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: Any) -> Iterator[None]:
     """Watch the test's own part, not its fixtures."""
-    if os.environ.get("REEFWATCH_SUITE_WATCH") == "0":
+    own = _FIXTURES.intersection(getattr(item, "fixturenames", ()))
+    if own or os.environ.get("REEFWATCH_SUITE_WATCH") == "0":  # those watch what they are given
         yield
         return
     from reefwatch.api.session import Session
