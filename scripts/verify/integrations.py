@@ -1,4 +1,5 @@
-"""The bars of the doors for frameworks: runs are equal with and without, faults are found.
+"""The bars of the doors for frameworks: runs are equal with and without, faults are found, and
+workflow files are valid and their job without a GPU is green.
 
 Needs `pip install 'reefwatch[frameworks]'`.
 """
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +174,11 @@ def main() -> int:
     print("## Guard on equals guard off\n\n" + "\n".join(rows) + "\n")
     rows, found = faults([name for name in FAULTS if wanted in name], args.jobs)
     print("## Faults, and their clean twins\n\n" + "\n".join(rows) + "\n")
-    return 0 if same and found else 1
+    green = True
+    if not wanted:
+        integrations_ci = import_module("integrations_ci")
+        green = integrations_ci.main() == 0
+    return 0 if same and found and green else 1
 
 
 if __name__ == "__main__":
