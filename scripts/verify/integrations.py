@@ -100,7 +100,7 @@ def program(framework: str, words: str, *more: str) -> list[dict[str, Any]]:
     """What each rank says. Raises RuntimeError when the program fails."""
     command = [sys.executable]
     if framework == "huggingface" and "--ddp" in words:  # Lightning starts its ranks itself
-        command += "-m torch.distributed.run --standalone --nproc-per-node 2".split()
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += [str(PROGRAM), framework, *words.split(), *more]
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     told = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
