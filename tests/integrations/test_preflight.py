@@ -19,7 +19,9 @@ before = torch.get_rng_state()
 told = preflight(trainer{more})
 assert torch.equal(before, torch.get_rng_state())
 print(told)
-print("OK" if told.ok else "NOT OK", sorted(o.code for o in (told.report.outcomes if told.report else ()) if o.verdict.value == "broken"))
+outcomes = told.report.outcomes if told.report else ()
+broken = sorted(one.code for one in outcomes if one.verdict.value == "broken")
+print("OK" if told.ok else "NOT OK", broken)
 """
 
 
