@@ -119,7 +119,6 @@ def lightning(exam: float, pairs: int, folder: Path) -> tuple[Alternating, Any]:
         accelerator="cpu",
         devices=1,
         precision="bf16-mixed",
-        gradient_clip_val=1.0,
         max_epochs=1,
         max_steps=-1,
         min_steps=0,

@@ -57,7 +57,7 @@ def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("suite")
     (folder / "test_it.py").write_text(TESTS)
     known = (ci.Known("test_it.py::test_brok*", "https://example.org/1"),)
-    return ci.suite(folder, ["-q", "-p", "no:cacheprovider"], known=known)
+    return ci.suite(folder, ["-q", "-p", "no:cacheprovider"], known=known, exam=100.0)
 
 
 def test_every_test_has_its_outcome(told):

@@ -19,8 +19,6 @@ import pytest
 
 from reefwatch.core.report import Report
 
-EXAM = 2.0
-"""Seconds that a test may be slowed down by."""
 _FILE = "REEFWATCH_SUITE"
 _FIXTURES = {"no_fallback", "matches_fp64", "compiled_matches", "matches_reference"}
 _pid = os.getpid()
@@ -38,7 +36,8 @@ def pytest_runtest_call(item: Any) -> Iterator[None]:
     from reefwatch.api.settings import Settings
 
     folder = Path(tempfile.mkdtemp(prefix="reefwatch-suite-"))
-    settings = Settings.of(exam=EXAM, budget=0.02, out=folder / "run")
+    exam = float(os.environ.get("REEFWATCH_SUITE_EXAM", "2"))
+    settings = Settings.of(exam=exam, budget=0.02, out=folder / "run")
     session = Session(settings, [item.nodeid], "suite")
     try:
         session.start()

@@ -41,6 +41,13 @@ def parser() -> argparse.ArgumentParser:
     suite.add_argument("--tests", required=True, metavar="PATH")
     suite.add_argument("--known", metavar="FILE", help="known failures (TOML), with addresses")
     suite.add_argument("--no-watch", action="store_true", help="run it plain, for comparison")
+    suite.add_argument(
+        "--exam",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="that each test may be slowed down by (default: 2)",
+    )
     suite.add_argument("--json", metavar="FILE", help="write all rows there")
     suite.add_argument("--markdown", metavar="FILE", help="write the table there too")
     suite.add_argument("--junit", metavar="FILE", help="write tests and contracts there, merged")
@@ -82,7 +89,7 @@ def _suite(given: argparse.Namespace, more: list[str]) -> int:
     from reefwatch.show import suite_files as files
 
     known = ci.known_failures(given.known)
-    told = ci.suite(given.tests, more, known=known, watch=not given.no_watch)
+    told = ci.suite(given.tests, more, known=known, watch=not given.no_watch, exam=given.exam)
     text = show.render(told)
     print(text, end="")
     if given.markdown:
