@@ -76,14 +76,14 @@ class Alternating:
         return sorted(on[part] / off[part] for on, off in pairs)
 
 
-class Endless(torch.utils.data.IterableDataset):
-    """The same four batches, again and again."""
+class UntilOver(torch.utils.data.IterableDataset):
+    """The same batches again and again, until enough was measured."""
 
-    def __init__(self, batches: list[Any]) -> None:
-        self.batches = batches
+    def __init__(self, batches: list[Any], alternating: Alternating) -> None:
+        self.batches, self.alternating = batches, alternating
 
     def __iter__(self) -> Any:
-        while True:
+        while not self.alternating.over:
             yield from self.batches
 
 
@@ -112,7 +112,6 @@ def lightning(exam: float, pairs: int, folder: Path) -> tuple[Alternating, Any]:
     class Ends(pl.Callback):
         def on_train_batch_end(self, trainer: Any, *more: Any) -> None:
             alternating.step_ended()
-            trainer.should_stop = alternating.over
 
     torch.manual_seed(0)
     trainer = pl.Trainer(
@@ -120,15 +119,13 @@ def lightning(exam: float, pairs: int, folder: Path) -> tuple[Alternating, Any]:
         devices=1,
         precision="bf16-mixed",
         max_epochs=1,
-        max_steps=-1,
-        min_steps=0,
         callbacks=[guard, Ends()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    data = Endless([load.batch("cpu") for _ in range(4)])
+    data = UntilOver([load.batch("cpu") for _ in range(4)], alternating)
     trainer.fit(Net(), torch.utils.data.DataLoader(data, batch_size=None))
     return alternating, guard
 
