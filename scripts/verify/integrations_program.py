@@ -4,6 +4,7 @@ Prints a line of JSON per rank: a digest of the losses and final weights, and wh
 """
 
 import argparse
+import copy
 import hashlib
 import json
 import os
@@ -56,19 +57,44 @@ def upcast(module):
     module.forward = outside
 
 
+def leaky(x, *args, **kwargs):
+    return nn.functional.leaky_relu(x, 1e-2)
+
+
+def sine(x, *args, **kwargs):
+    return x * torch.sigmoid(1.01 * x)
+
+
+def wrong_compiler(graph, examples):
+    """Compiled code that computes nearly what was written."""
+    graph = copy.deepcopy(graph)
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target is nn.functional.relu:
+            node.target = leaky
+        if node.op == "call_function" and node.target is nn.functional.silu:
+            node.target = sine
+    graph.recompile()
+    return graph.forward
+
+
+def backend(args):
+    return wrong_compiler if args.fault == "compile" else "aot_eager"
+
+
 def lightning(args):
     import lightning.pytorch as pl
 
     class Net(pl.LightningModule):
         def __init__(self):
             super().__init__()
-            self.features = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1))
+            self.features = nn.Sequential(nn.Linear(16, 32), nn.ReLU())
+            self.dropout = nn.Dropout(0.1)
             self.head = nn.Linear(32, 4)
             self.automatic_optimization = not args.two
             self.losses = []
 
         def forward(self, x):
-            return self.head(self.features(x))
+            return self.head(self.dropout(self.features(x)))
 
         def training_step(self, batch, number):
             x, y = batch
@@ -129,7 +155,7 @@ def lightning(args):
         **devices,
     )
     if args.compile:  # a part: a compiled LightningModule that logs fails in Dynamo of torch 2.13
-        model.features = torch.compile(model.features, backend="aot_eager")
+        model.features = torch.compile(model.features, backend=backend(args))
     trainer.fit(model, DataLoader(data, 8))
     tell(trainer.global_rank, model, model.losses, guard)
 
@@ -166,10 +192,16 @@ def huggingface(args):
     if args.fault == "upcast":
         upcast(layers[0].mlp)
 
+    if args.compile:
+        layers[0].mlp = torch.compile(layers[0].mlp, backend=backend(args))
+
     losses = []
 
     class Trainer(transformers.Trainer):
         def training_step(self, *given, **more):
+            if args.fault == "replica" and len(losses) == 3 and self.args.process_index == 1:
+                with torch.no_grad():
+                    layers[0].self_attn.q_proj.lora_B.default.weight[0, 0] += 1e-6
             loss = super().training_step(*given, **more)
             losses.append(loss.detach().float())
             return loss
@@ -193,13 +225,15 @@ def huggingface(args):
         learning_rate=1e-2,
         report_to=[],
         bf16=args.precision == "bf16-mixed",
+        fp16=args.precision == "16-mixed",
+        ddp_backend="gloo" if args.ddp else None,
         use_cpu=True,
         save_strategy="no",
         disable_tqdm=True,
     )
     trainer = Trainer(model, settings, train_dataset=Words(), callbacks=[guard] if guard else [])
     trainer.train()
-    tell(0, model, losses, guard)
+    tell(settings.process_index, model, losses, guard)
 
 
 def main():

@@ -18,9 +18,10 @@ from reefwatch.core.errors import ReefwatchError
 from reefwatch.core.launch import Launch
 
 if TYPE_CHECKING:
+    from reefwatch.api.preflight import Preflight
     from reefwatch.core.report import Report
 
-__all__ = ["Guard", "guard"]  # noqa: F822 - Guard is made when it is asked for
+__all__ = ["Guard", "guard", "preflight"]  # noqa: F822 - Guard is made when it is asked for
 
 _ROOTS = ("lightning.pytorch", "pytorch_lightning")
 
@@ -214,6 +215,53 @@ def guard(fabric: Any, **settings: Any) -> Iterator[Guarding]:
     guarding.end()
 
 
+_STRATEGIES = {
+    "SingleDeviceStrategy": "auto",
+    "DDPStrategy": "ddp",
+    "FSDPStrategy": "fsdp",
+    "DeepSpeedStrategy": "deepspeed",
+}
+"""Strategies that are tried before a training, by their class; each in its default form."""
+
+
+def preflight(trainer: Any, *, compile: Any = False, seconds: float = 300.0) -> Preflight:
+    """Try the exact combination of a Trainer on this machine, before its `fit`.
+
+    A small model is trained for a few batches in a process of its own, with the trainer's precision
+    as the script wrote it, strategy, devices, accumulation and clipping, each op held against
+    float64. `compile` is True or the options of `torch.compile` when the model is compiled. Prints
+    nothing; `print(preflight(trainer))` tells all. Of several processes only the first tries.
+    """
+    import os
+
+    from reefwatch.api import preflight as trial
+
+    strategy = type(trainer.strategy).__name__
+    written = next((c._asked for c in trainer.callbacks if isinstance(c, _Guard)), None)
+    clip = asked(trainer, None).clip or {}
+    accelerator = type(trainer.accelerator).__name__.removesuffix("Accelerator").lower()
+    ids = getattr(trainer, "device_ids", None)
+    combination = {
+        "precision": written or str(trainer.precision),
+        "strategy": _STRATEGIES.get(strategy, strategy),
+        "accelerator": accelerator,
+        "devices": trainer.num_devices if accelerator == "cpu" or not ids else list(ids),
+        "devices_count": trainer.num_devices,
+        "accumulate": trainer.accumulate_grad_batches,
+        "clip": clip.get("limit"),
+        "algorithm": clip.get("algorithm"),
+        "compile": compile,
+    }
+    untried = []
+    if trainer.num_nodes > 1:
+        untried.append(f"{trainer.num_nodes} nodes: the devices of this one only")
+    if strategy not in _STRATEGIES:
+        return trial.Preflight(combination, "", None, (f"the strategy {strategy} is not known",))
+    if os.environ.get("LOCAL_RANK", "0") != "0" or os.environ.get("RANK", "0") != "0":
+        return trial.Preflight(combination, "", None, ("the first process tries",))
+    return trial.lightning(combination, tuple(untried), seconds)
+
+
 _made: dict[str, Any] = {}
 
 
@@ -227,3 +275,12 @@ def __getattr__(name: str) -> Any:
             "Guard", bases, {"__module__": __name__, "__doc__": _Guard.__doc__}
         )
     return _made[root.__name__]
+
+
+if __name__ == "__main__":  # the process of a preflight
+    import json
+
+    from reefwatch.api import preflight as _trial
+    from reefwatch.lightning import Guard as _OfTrial
+
+    _trial.fit(_root(), _OfTrial, json.loads(sys.argv[1]))

@@ -1,13 +1,18 @@
-"""`pytest --reefwatch-target gfx1100`: a suite's Triton kernels on the virtual AMD GPU.
+"""Fixtures for suites, and `pytest --reefwatch-target gfx1100`: Triton kernels on the virtual GPU.
 
-Does nothing without the option. Torch poses as a machine with that card before the tests are
-imported, each launch is executed and held against witnesses, and the verdicts stand at the end. A
-broken kernel makes a run fail that would have passed.
+The fixtures `no_fallback`, `matches_fp64`, `compiled_matches` and `matches_reference` run what they
+are given and return its result; the test fails when it is wrong, and is skipped, with the reason,
+when that cannot be told (docs/ci.md).
+
+The option does nothing when it is not given. With it, torch poses as a machine with that card
+before the tests are imported, each launch is executed and held against witnesses, and the verdicts
+stand at the end. A broken kernel makes a run fail that would have passed.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +55,55 @@ def pytest_load_initial_conftests(early_config: Any, parser: Any, args: Any) -> 
         early_config.pluginmanager.register(_Bench(given), "reefwatch-bench")
     except ReefwatchError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _checked(ask: Callable[..., Any], folder: Any) -> Callable[..., Any]:
+    """`ask` with a folder of its own; its verdicts become outcomes of the test."""
+    from reefwatch.api import fixtures
+
+    def check(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return ask(folder.mktemp("reefwatch", numbered=True), *args, **kwargs)
+        except fixtures.Unproven as reason:
+            pytest.skip(f"unproven: {reason}")
+        except fixtures.Departs as wrong:
+            text = str(wrong)
+        pytest.fail(text, pytrace=False)
+
+    return check
+
+
+@pytest.fixture
+def no_fallback(tmp_path_factory: Any) -> Callable[..., Any]:
+    """`no_fallback(function, *args)`: no math attention, no eager frame, no naive kernel."""
+    from reefwatch.api import fixtures
+
+    return _checked(fixtures.no_fallback, tmp_path_factory)
+
+
+@pytest.fixture
+def matches_fp64(tmp_path_factory: Any) -> Callable[..., Any]:
+    """`matches_fp64(function, *args)`: each op is as near to float64 as rounding allows."""
+    from reefwatch.api import fixtures
+
+    return _checked(fixtures.matches_fp64, tmp_path_factory)
+
+
+@pytest.fixture
+def compiled_matches(tmp_path_factory: Any) -> Callable[..., Any]:
+    """`compiled_matches(function, *args, backend=...)`: compiled, it gives what it gave."""
+    from reefwatch.api import fixtures
+
+    return _checked(fixtures.compiled_matches, tmp_path_factory)
+
+
+@pytest.fixture
+def matches_reference(tmp_path_factory: Any) -> Callable[..., Any]:
+    """`matches_reference(function, *args, reference=...)`: another callable, or a recorded run."""
+    from reefwatch.api import fixtures
+
+    return _checked(fixtures.matches_reference, tmp_path_factory)
 
 
 class _Bench:

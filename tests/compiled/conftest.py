@@ -48,7 +48,7 @@ def under(tmp_path):
     """`under(program, **options)` runs a program under watch."""
 
     def run(program, **options):
-        return watched(program, out=tmp_path / "run", **options)
+        return watched(program, **{"out": tmp_path / "run", **options})
 
     yield run
     torch._dynamo.reset()

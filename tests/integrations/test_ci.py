@@ -12,6 +12,7 @@ import pytest
 from reefwatch.api import ci, workflows
 from reefwatch.core.errors import UsageError
 from reefwatch.show import suite as show
+from reefwatch.show import suite_files as files
 
 TESTS = """
 import pytest
@@ -56,7 +57,7 @@ def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("suite")
     (folder / "test_it.py").write_text(TESTS)
     known = (ci.Known("test_it.py::test_brok*", "https://example.org/1"),)
-    return ci.suite(folder, ["-q", "-p", "no:cacheprovider"], known=known)
+    return ci.suite(folder, ["-q", "-p", "no:cacheprovider"], known=known, exam=100.0)
 
 
 def test_every_test_has_its_outcome(told):
@@ -97,6 +98,28 @@ def test_the_table_groups_skips_and_findings(told):
     assert "| LOOP001 | error | 1 |" in text
     assert "(known: https://example.org/1)" in text
     json.dumps(told.plain())
+
+
+def test_junit_joins_tests_and_contracts(told):
+    import xml.etree.ElementTree as ET
+
+    tests, contracts = ET.fromstring(files.junit(told))
+    assert (tests.get("tests"), tests.get("failures"), tests.get("skipped")) == ("5", "0", "3")
+    wrong = [case for case in contracts if case.find("failure") is not None]
+    assert ("LOOP001", "test_it.py::test_never_clears") in {
+        (case.get("classname"), case.get("name")) for case in wrong
+    }
+    bare = ci.Suite(told.command, told.rows, 1.0, 1)
+    assert ET.fromstring(files.junit(bare))[0].get("failures") == "1"
+
+
+def test_the_page_tells_each_test_and_escapes(told):
+    rows = [{**told.rows[0], "reason": "<script>"}, *told.rows[1:]]
+    page = files.html(ci.Suite(told.command, rows, 1.0, 1, known=told.known))
+    assert page.count("<tr") == 1 + len(rows)
+    assert "<script>" not in page
+    assert "known: https://example.org/1" in page
+    assert "LOOP001 (error)" in page
 
 
 def test_nothing_there():

@@ -34,6 +34,7 @@ def test_a_guarded_training_has_the_bits_of_a_plain_one(bars):
     [
         "16-mixed on a CPU trains in bf16",
         "clipping at four times the limit (Lightning)",
+        "fp16=True on a CPU trains in fp32",
         "a LoRA adapter that never changes",
     ],
 )
@@ -43,6 +44,24 @@ def test_a_fault_is_found_through_the_framework(bars, name):
     found = [one for one in said["broken"] if one["code"] == code]
     assert found, said["broken"]
     assert any(where in one["module"] + one["message"] for one in found)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one replica changed by 1e-6 (Lightning)",
+        "one replica changed by 1e-6 (transformers)",
+        "a part compiled wrongly (Lightning)",
+        "an MLP of LLaMA compiled wrongly",
+    ],
+)
+def test_a_fault_of_ranks_or_compilers_is_found(bars, name):
+    framework, words, code, where = bars.FAULTS[name]
+    said, *_ = bars.guarded(framework, words)
+    found = [one for one in said["broken"] if one["code"] == code]
+    assert found, said["broken"]
+    assert any(where in f"{one['module']} {one['file']}" for one in found)
 
 
 def test_the_guard_steps_aside_from_barebones(tmp_path):

@@ -114,12 +114,14 @@ def suite(
     *,
     known: tuple[Known, ...] = (),
     watch: bool = True,
+    exam: float = 2.0,
     python: str = sys.executable,
 ) -> Suite:
     """Run the tests under `tests` unchanged, against the installed packages.
 
     pytest runs in the folder that holds the suite's `conftest.py` or its root, with that folder on
-    the path. Raises UsageError when there is nothing at `tests`, or pytest could not run it.
+    the path. `exam`: seconds that each test may be slowed down by. Raises UsageError when there is
+    nothing at `tests`, or pytest could not run it.
     """
     import time
 
@@ -133,6 +135,7 @@ def suite(
             **os.environ,
             "REEFWATCH_SUITE": str(rows),
             "REEFWATCH_SUITE_WATCH": "1" if watch else "0",
+            "REEFWATCH_SUITE_EXAM": str(float(exam)),
             "PYTHONPATH": os.pathsep.join(
                 p for p in (str(root), os.environ.get("PYTHONPATH", "")) if p
             ),

@@ -19,9 +19,8 @@ import pytest
 
 from reefwatch.core.report import Report
 
-EXAM = 2.0
-"""Seconds that a test may be slowed down by."""
 _FILE = "REEFWATCH_SUITE"
+_FIXTURES = {"no_fallback", "matches_fp64", "compiled_matches", "matches_reference"}
 _pid = os.getpid()
 _seen: dict[str, dict[str, Any]] = {}
 
@@ -29,14 +28,16 @@ _seen: dict[str, dict[str, Any]] = {}
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: Any) -> Iterator[None]:
     """Watch the test's own part, not its fixtures."""
-    if os.environ.get("REEFWATCH_SUITE_WATCH") == "0":
+    own = _FIXTURES.intersection(getattr(item, "fixturenames", ()))
+    if own or os.environ.get("REEFWATCH_SUITE_WATCH") == "0":  # those watch what they are given
         yield
         return
     from reefwatch.api.session import Session
     from reefwatch.api.settings import Settings
 
     folder = Path(tempfile.mkdtemp(prefix="reefwatch-suite-"))
-    settings = Settings.of(exam=EXAM, budget=0.02, out=folder / "run")
+    exam = float(os.environ.get("REEFWATCH_SUITE_EXAM", "2"))
+    settings = Settings.of(exam=exam, budget=0.02, out=folder / "run")
     session = Session(settings, [item.nodeid], "suite")
     try:
         session.start()

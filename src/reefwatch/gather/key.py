@@ -215,8 +215,16 @@ def is_in_use(torch: Any) -> bool:
     return bool(torch._C._len_torch_dispatch_stack()) or any(dispatches(torch, k) for k in kinds)
 
 
+compiled: set[int] = set()
+"""Watches (by id) that have compiled code of the program in view."""
+
+
 def is_compiled(torch: Any) -> bool:
-    """True when something was handed to dynamo, whose guards would see the key."""
+    """True when something was handed to dynamo, whose guards would see the key.
+
+    `torch._dynamo.reset()` forgets the backends, not what was compiled with them.
+    """
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = getattr(frames, "cached_backends", {})
-    return any(backend is not None for backend in backends.values())  # None is for `disable`
+    known = any(backend is not None for backend in backends.values())  # None is for `disable`
+    return known or bool(compiled)

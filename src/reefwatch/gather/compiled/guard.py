@@ -339,9 +339,12 @@ class CompileGuard(Instrument):
         for tally in tallies:
             sink.event("compile.callable", tally.row(), id=str(tally.use.number))
         if not self._uses.all:
-            sink.fact(
-                "compile.used", Evidence("compile.used", False, source="nothing was compiled")
-            )
+            loose = self._uses.earlier.functions
+            why = "nothing was compiled"
+            if loose:
+                why += f" under watch; before it began, {', '.join(loose[:3])}"
+                why += f" and {len(loose) - 3} more" if len(loose) > 3 else ""
+            sink.fact("compile.used", Evidence("compile.used", False, source=why))
             sink.fact("compile.calls", Unknown("nothing was compiled"))
             return
         sink.fact("compile.used", Evidence("compile.used", True, source="torch.compile"))

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from reefwatch.gather import key
+from reefwatch.gather.compiled.earlier import Earlier
 from reefwatch.gather.patches import Patches, getframe, unseen
 
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -154,11 +156,15 @@ class Uses:
 
     def __init__(self, torch: Any, caller: Caller) -> None:
         self.all: list[Use] = []
+        """Those that were made under watch, and those of before that have been called."""
+        self.before: list[Use] = []
+        """Those of before that nobody has called yet."""
         self._torch = torch
         self._caller = caller
         self._patches = Patches()
         self._on = False
         self.roles = Roles()
+        self.earlier = Earlier()
         for way in (Use.original, Use.again, Use._as):
             never_compile(torch, way.__code__)
 
@@ -167,13 +173,18 @@ class Uses:
         frames = sys.modules["torch._dynamo.eval_frame"]
         self._on = True
         self._patches.replace(frames._TorchDynamoContext, "__call__", self._make)
+        self.earlier.adopt(frames, self._stand_before)
+        if self.earlier.functions:
+            key.compiled.add(id(self))
 
     def stop(self) -> None:
         """Calls of what was compiled meanwhile pass through from here on."""
         self._on = False
-        for use in self.all:
+        for use in (*self.all, *self.before):
             use.live = False
         self._patches.restore()
+        self.earlier.restore()
+        key.compiled.discard(id(self))
 
     def _make(self, original: Callable[..., Any]) -> Callable[..., Any]:
         frames = sys.modules["torch._dynamo.eval_frame"]
@@ -190,11 +201,12 @@ class Uses:
 
         return __call__
 
-    def _stand_before(self, context: Any, made: Any) -> Any:
+    def _stand_before(self, context: Any, made: Any, place: tuple[str, int] | None = None) -> Any:
         function = getattr(made, "_torchdynamo_orig_callable", None)
         if not self._on or function is None or type(made).__name__ != "function":
             return made
-        use = Use(len(self.all), function, made, context, _place(), self.roles)
+        number = len(self.all) if place is None else -1
+        use = Use(number, function, made, context, place or _place(), self.roles)
         caller, roles = self._caller, self.roles
 
         def compile_wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -202,6 +214,8 @@ class Uses:
                 return (function if roles.now == "original" else made)(*args, **kwargs)
             if not use.live:
                 return made(*args, **kwargs)
+            if use.number < 0:
+                self._called(use)
             return caller.called(use, args, kwargs)
 
         unseen(compile_wrapper)
@@ -210,8 +224,14 @@ class Uses:
         if getattr(made, "_torchdynamo_wrapper_id", None) == id(made):
             guarded._torchdynamo_wrapper_id = id(guarded)
         never_compile(self._torch, guarded.__code__)
-        self.all.append(use)
+        (self.all if place is None else self.before).append(use)
+        key.compiled.add(id(self))
         return guarded
+
+    def _called(self, use: Use) -> None:
+        self.before.remove(use)
+        use.number = len(self.all)
+        self.all.append(use)
 
 
 def never_compile(torch: Any, code: Any) -> None:

@@ -58,6 +58,10 @@ class Replicas(Instrument):
     def on_optimizer(self, optimizer: Any) -> None:
         self._optimizers.append(weakref.ref(optimizer))
 
+    def before_update(self, optimizer: Any, examined: bool) -> None:
+        if all(ref() is not optimizer for ref in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))  # it was made before the watch began
+
     def _several(self) -> bool:
         if self._dist is None:
             self._dist = group.module(self._torch)

@@ -41,8 +41,17 @@ def parser() -> argparse.ArgumentParser:
     suite.add_argument("--tests", required=True, metavar="PATH")
     suite.add_argument("--known", metavar="FILE", help="known failures (TOML), with addresses")
     suite.add_argument("--no-watch", action="store_true", help="run it plain, for comparison")
+    suite.add_argument(
+        "--exam",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="that each test may be slowed down by (default: 2)",
+    )
     suite.add_argument("--json", metavar="FILE", help="write all rows there")
     suite.add_argument("--markdown", metavar="FILE", help="write the table there too")
+    suite.add_argument("--junit", metavar="FILE", help="write tests and contracts there, merged")
+    suite.add_argument("--html", metavar="FILE", help="the same as one page")
     suite.add_argument(
         "--findings",
         action="store_true",
@@ -77,15 +86,19 @@ def _init(given: argparse.Namespace) -> int:
 def _suite(given: argparse.Namespace, more: list[str]) -> int:
     from reefwatch.api import ci
     from reefwatch.show import suite as show
+    from reefwatch.show import suite_files as files
 
     known = ci.known_failures(given.known)
-    told = ci.suite(given.tests, more, known=known, watch=not given.no_watch)
+    told = ci.suite(given.tests, more, known=known, watch=not given.no_watch, exam=given.exam)
     text = show.render(told)
     print(text, end="")
     if given.markdown:
         Path(given.markdown).write_text(text, encoding="utf-8")
     if given.json:
         Path(given.json).write_text(json.dumps(told.plain(), indent=1) + "\n", encoding="utf-8")
+    for file, render in ((given.junit, files.junit), (given.html, files.html)):
+        if file:
+            Path(file).write_text(render(told), encoding="utf-8")
     errors = [f for found in told.broken().values() for f in found if f["severity"] == "error"]
     bad = bool(told.new_failures) or (given.findings and bool(errors))
     if told.new_failures:
