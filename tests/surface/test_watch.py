@@ -122,6 +122,16 @@ def test_a_watch_in_a_watched_program_is_part_of_it(tmp_path, asked, words, clai
     assert all(word in remark for word, remark in zip(words, late, strict=True))
 
 
+def test_of_two_claims_inside_the_first_stands(tmp_path):
+    text = INSIDE.format(asked="claim='fp32'") + INSIDE.format(asked="claim='bf16-mixed'")
+    (tmp_path / "inside.py").write_text(text)
+    command = [sys.executable, "-m", "reefwatch", "run", "--out", "rec", "inside.py"]
+    subprocess.run(command, capture_output=True, text=True, timeout=120)
+    (record,) = reefwatch.report(tmp_path / "rec").records
+    assert record.fact("claim.precision").value == "fp32"
+    assert any("its claim cannot take effect" in remark for remark in record.remarks)
+
+
 def test_a_watch_is_used_once():
     w = reefwatch.watch()
     with w:

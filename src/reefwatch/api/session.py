@@ -156,15 +156,18 @@ class Session:
             getattr(self._watch, moment)(*args)
 
     def join(self, asked: Settings) -> None:
-        """A watch inside the program: its claim is taken where none was made, the rest is told."""
+        """A watch inside the program: its claim is taken where none is, the rest is told."""
         if self._sink is None:
             return
-        claim = asked.claim if self.settings.claim is None else None
+        force = self.settings.claim or self._options.get("claim")
+        claim = None if force else asked.claim
         if claim is not None:
             source = "reefwatch.watch in the program"
             self.option("claim", claim)
             self._sink.fact("claim.precision", Evidence("claim.precision", claim, source=source))
-        late = [name for name in asked.beside(self.settings) if name != "claim" or claim is None]
+        late = list(asked.beside(self.settings))
+        if asked.claim in (claim, force) and "claim" in late:
+            late.remove("claim")
         if late:
             self._sink.remark(
                 "reefwatch.watch in the program joined the watch of the command, where its "
