@@ -79,7 +79,7 @@ FAULTS = {
         "huggingface",
         "--compile --fault compile",
         "COMP001",
-        "modeling_llama.py",
+        "activations.py",
     ),
     "a LoRA adapter that never changes": (
         "huggingface",

@@ -21,6 +21,7 @@ assert torch.equal(before, torch.get_rng_state())
 print(told)
 outcomes = told.report.outcomes if told.report else ()
 broken = sorted(one.code for one in outcomes if one.verdict.value == "broken")
+print("held", *sorted(one.code for one in outcomes if one.verdict.value == "held"))
 print("OK" if told.ok else "NOT OK", broken)
 """
 
@@ -38,8 +39,7 @@ def test_a_sound_combination():
         'devices=1, precision="bf16-mixed", accumulate_grad_batches=2, gradient_clip_val=0.5'
     )
     assert said.splitlines()[-1] == "OK []"
-    assert "LOOP016" in said
-    assert "NUM001" in said
+    assert {"LOOP016", "NUM001"} <= set(said.splitlines()[-2].split())
 
 
 @pytest.mark.serial
